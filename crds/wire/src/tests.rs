@@ -1,0 +1,202 @@
+//! Golden files and refusals.
+
+use super::*;
+
+fn mk_upstream(name: &str) -> Upstream {
+    Upstream {
+        namespace: "tools".into(),
+        name: name.into(),
+        uid: "0f3c".into(),
+        generation: 4,
+        url: "https://reports.example.com/mcp".into(),
+        admission: Admission::Open,
+        tools: ToolRules {
+            allow: vec!["*".into()],
+            deny: vec!["drop_*".into()],
+        },
+        pinning: Pinning {
+            mode: PinningMode::FirstUse,
+            new_tools: NewTools::Serve,
+            pins: [("crawl".to_owned(), [Sha256Hex::of(b"contract")].into())].into(),
+            max_age_ms: 60_000,
+        },
+        tasks: UpstreamTasks {
+            relay: true,
+            retention_ms: 86_400_000,
+        },
+        limits: UpstreamLimits {
+            request_timeout_ms: 30_000,
+            max_response_bytes: 16 << 20,
+            max_concurrent: 256,
+        },
+    }
+}
+
+fn mk_tenant() -> Tenant {
+    Tenant {
+        namespace: "hangar".into(),
+        name: "acme-policy".into(),
+        uid: "77aa".into(),
+        generation: 2,
+        tenant: "acme".into(),
+        admission: Admission::NoNewTasks,
+        subjects: vec![
+            Subject {
+                name: "keys".into(),
+                kind: SubjectKind::ApiKeys {
+                    principals: [(
+                        "alice".to_owned(),
+                        [ApiKeyHash::of(b"an-api-key-of-32-bytes-or-so-long")].into(),
+                    )]
+                    .into(),
+                },
+            },
+            Subject {
+                name: "open".into(),
+                kind: SubjectKind::Anonymous,
+            },
+        ],
+        grants: vec![Grant {
+            name: "reports".into(),
+            upstream_namespace: "tools".into(),
+            upstream_name: "reports".into(),
+            prefix: "rep".into(),
+            tools: ToolRules {
+                allow: vec!["crawl".into()],
+                deny: vec![],
+            },
+            visibility: Visibility::Tenant,
+            consent: Some(Consent {
+                methods: ["elicitation/create".to_owned()].into(),
+                answered_by: AnsweredBy::Principals {
+                    principals: ["key:alice".to_owned()].into(),
+                },
+                on_decline: OnDecline::FailTask,
+                ttl_ms: 900_000,
+            }),
+        }],
+        limits: TenantLimits {
+            live_tasks: 1000,
+            requests_per_second: 200,
+            burst: 400,
+        },
+    }
+}
+
+fn mk_snapshot() -> Snapshot {
+    let term = Term {
+        epoch: Epoch(3),
+        generation: Generation(7),
+    };
+    let addresses = AddressRules {
+        allow: vec!["127.0.0.0/8".into()],
+        deny: vec![],
+    };
+    Snapshot::new(
+        term,
+        addresses,
+        vec![mk_upstream("reports"), mk_upstream("alerts")],
+        vec![mk_tenant()],
+    )
+    .expect("the fixture is plain JSON")
+}
+
+fn mk_subscribe() -> Subscribe {
+    let snapshot = mk_snapshot();
+    Subscribe {
+        format: FORMAT,
+        pod: Pod {
+            namespace: "hangar".into(),
+            name: "gateway-0".into(),
+            uid: "b2c1".into(),
+        },
+        held: Some(snapshot.held()),
+        rejected: vec![Rejection {
+            object: snapshot.upstreams[0].key(),
+            digest: snapshot.upstreams[0].digest().unwrap(),
+            reason: "BadGlob".into(),
+            message: "spec.tools.allow[0]: unclosed character class".into(),
+        }],
+    }
+}
+
+#[test]
+fn golden_update() {
+    insta::assert_json_snapshot!(Update {
+        format: FORMAT,
+        snapshot: Some(mk_snapshot())
+    });
+}
+
+#[test]
+fn golden_subscribe() {
+    insta::assert_json_snapshot!(mk_subscribe());
+}
+
+#[test]
+fn messages_survive_the_wire() {
+    let bytes = serde_json::to_vec(&mk_snapshot()).unwrap();
+    let back: Snapshot = decode(&bytes).unwrap();
+    assert_eq!(back, mk_snapshot());
+    back.verify().unwrap();
+    let bytes = serde_json::to_vec(&mk_subscribe()).unwrap();
+    assert_eq!(decode::<Subscribe>(&bytes).unwrap(), mk_subscribe());
+}
+
+#[test]
+fn a_newer_format_is_refused_by_name() {
+    let bytes = br#"{"format":2,"snapshot":{"whatever":"comes"}}"#;
+    let error = decode::<Update>(bytes).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "configuration format 2 is not known, this binary reads format 1"
+    );
+    assert_eq!(error.reason(), "format");
+    assert_eq!(
+        decode::<Update>(br#"{"snapshot":null}"#)
+            .unwrap_err()
+            .reason(),
+        "malformed"
+    );
+}
+
+#[test]
+fn a_changed_byte_is_found() {
+    let mut snapshot = mk_snapshot();
+    snapshot.tenants[0].limits.live_tasks += 1;
+    assert_eq!(snapshot.verify().unwrap_err().reason(), "digest");
+}
+
+#[test]
+fn the_digest_ignores_term_and_order() {
+    let snapshot = mk_snapshot();
+    let other = Snapshot::new(
+        Term::default(),
+        snapshot.addresses.clone(),
+        vec![mk_upstream("alerts"), mk_upstream("reports")],
+        snapshot.tenants.clone(),
+    )
+    .unwrap();
+    assert_eq!(other.digest, snapshot.digest);
+    assert_eq!(other.upstreams, snapshot.upstreams);
+}
+
+#[test]
+fn digests_and_keys_parse_strictly() {
+    let digest = Sha256Hex::of(b"x");
+    assert_eq!(digest.to_string().parse::<Sha256Hex>().unwrap(), digest);
+    let upper = digest.to_string().to_uppercase();
+    for bad in ["", "sha256:", "sha256:00", upper.as_str(), "md5:00"] {
+        assert!(bad.parse::<Sha256Hex>().is_err(), "{bad}");
+    }
+    let key: ObjectKey = "TenantPolicy/hangar/acme".parse().unwrap();
+    assert_eq!(key, ObjectKey::new(Kind::TenantPolicy, "hangar", "acme"));
+    for bad in [
+        "Secret/a/b",
+        "McpUpstream/a",
+        "McpUpstream/a/b/c",
+        "McpUpstream//b",
+    ] {
+        assert!(bad.parse::<ObjectKey>().is_err(), "{bad}");
+    }
+}

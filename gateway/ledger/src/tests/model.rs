@@ -1,0 +1,267 @@
+//! Random lives of a task against a naive model of what must never happen.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const KEYS: [&str; 3] = ["k1", "k2", "k3"];
+const ANSWERS: [&str; 2] = ["yes", "yes, but"];
+
+/// What the model knows of one key: nothing of slots, only of answers on the wire.
+#[derive(Clone, Debug, Default)]
+struct Wire {
+    last: Option<Sent>,
+    accepts: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    attempt: u32,
+    answer: AnswerHash,
+    deadline: Millis,
+    ended: bool,
+    /// No answer but this one any more.
+    bound: bool,
+}
+
+#[derive(Debug, Default)]
+struct Model {
+    keys: BTreeMap<InputKey, Wire>,
+    outcome: Option<Outcome>,
+    mismatches: u32,
+    ends: u32,
+}
+
+fn status() -> impl Strategy<Value = Status> {
+    prop_oneof![
+        3 => Just(Status::Working),
+        8 => Just(Status::InputRequired),
+        1 => Just(Status::Completed),
+        1 => Just(Status::Failed),
+        1 => Just(Status::Cancelled),
+    ]
+}
+
+fn claims() -> impl Strategy<Value = Vec<ClaimRef>> {
+    let one = (prop::sample::select(&KEYS[..]), 1_u32..4);
+    prop::collection::vec(one, 1..3).prop_map(|picked| refs(&picked))
+}
+
+/// A poll: status, what is asked, how long ago it began. One question in thirty is another one.
+fn poll() -> impl Strategy<Value = Vec<Command>> {
+    let asked = prop::collection::btree_map(
+        prop::sample::select(&KEYS[..]),
+        prop_oneof![30 => Just("deploy?"), 1 => Just("transfer?")],
+        0..4,
+    );
+    let sight = prop_oneof![4 => Just(Sight::Shown), 1 => Just(Sight::Compared)];
+    (status(), asked, sight).prop_map(|(status, asked, sight)| {
+        let asked: Vec<_> = asked.into_iter().collect();
+        vec![sync(status, 0), ask(&asked, sight, 0)]
+    })
+}
+
+fn answers() -> impl Strategy<Value = Vec<Command>> {
+    let answer = prop::sample::select(&ANSWERS[..]);
+    let grants = prop::collection::btree_map(prop::sample::select(&KEYS[..]), answer, 1..3);
+    grants.prop_map(|grants| {
+        let grants: Vec<_> = grants.into_iter().map(|(k, a)| (k, "deploy?", a)).collect();
+        vec![claim(&grants, 2000)]
+    })
+}
+
+fn step() -> impl Strategy<Value = Vec<Command>> {
+    prop_oneof![
+        20 => poll(),
+        16 => answers(),
+        6 => (poll(), answers()).prop_map(|(poll, answers)| [poll, answers].concat()),
+        8 => claims().prop_map(|claims| vec![Command::Confirm { claims }]),
+        8 => claims().prop_map(|claims| vec![Command::Release { claims }]),
+        8 => claims().prop_map(|claims| vec![Command::RelayUnknown { claims }]),
+        1 => prop::sample::select(&KEYS[..]).prop_map(|k| vec![decline(k)]),
+        1 => Just(vec![Command::Drift { found: None }]),
+        1 => poll().prop_map(|poll| [poll, vec![Command::Drift { found: None }]].concat()),
+        2 => Just(vec![Command::Drift { found: Some(mk_digest("contract")) }]),
+        2 => Just(vec![Command::CancelRequested]),
+        2 => Just(vec![Command::Lost]),
+        2 => Just(vec![Command::Due]),
+        1 => Just(vec![Command::Fail { cause: Cause::UpstreamProtocol }]),
+        3 => Just(vec![register(mk_birth())]),
+    ]
+}
+
+/// Fixture times are relative: a poll began `ago` before now, a deadline comes after it.
+fn place(commands: &mut [Command], now: u64, ago: u64) {
+    let then = at(now.saturating_sub(ago));
+    for command in commands {
+        match command {
+            Command::Sync { began, .. } => *began = then,
+            Command::Question(questions) => questions.began = then,
+            Command::Claim { deadline, .. } => *deadline = deadline.plus(now),
+            _ => {}
+        }
+    }
+}
+
+// === impl Model ===
+
+impl Model {
+    /// Takes note of what the relays reported.
+    fn hear(&mut self, commands: &[Command]) {
+        for command in commands {
+            let (claims, released) = match command {
+                Command::Release { claims } => (claims, true),
+                Command::RelayUnknown { claims } => (claims, false),
+                _ => continue,
+            };
+            for ClaimRef { key, attempt } in claims {
+                let wire = self.keys.entry(key.clone()).or_default();
+                let Some(sent) = wire.last.as_mut().filter(|sent| sent.attempt == *attempt) else {
+                    continue;
+                };
+                if released && !sent.bound {
+                    wire.last = None;
+                } else {
+                    sent.ended = true;
+                }
+            }
+        }
+    }
+
+    /// An answer goes upstream: never twice, unless nobody knows how the first one ended.
+    fn relay(&mut self, claims: &[ClaimRef], commands: &[Command], now: Millis) {
+        let granted = commands.iter().find_map(|command| match command {
+            Command::Claim {
+                grants, deadline, ..
+            } => Some((grants, *deadline)),
+            _ => None,
+        });
+        for ClaimRef { key, attempt } in claims {
+            let (grants, deadline) = granted.expect("a relay comes from a claim");
+            let answer = grants[key].answer;
+            let wire = self.keys.entry(key.clone()).or_default();
+            assert_eq!(wire.accepts, 0, "relayed after its decision");
+            if let Some(sent) = &wire.last {
+                assert!(
+                    sent.ended || now > sent.deadline,
+                    "relayed while on its way"
+                );
+                assert_eq!(
+                    sent.answer, answer,
+                    "another answer after an unknown outcome"
+                );
+            }
+            let bound = wire.last.is_some();
+            let attempt = *attempt;
+            wire.last = Some(Sent {
+                attempt,
+                answer,
+                deadline,
+                ended: false,
+                bound,
+            });
+        }
+    }
+
+    fn record(&mut self, events: &[Event]) {
+        for event in events {
+            match &event.detail {
+                Detail::TaskCreated {} => *self = Self::default(),
+                Detail::TaskConsentDecided {
+                    key: hash,
+                    verdict: Verdict::Accept { .. },
+                    ..
+                } => {
+                    let known = KEYS.into_iter().map(key).find(|key| key.hash() == *hash);
+                    let wire = self.keys.get_mut(&known.unwrap()).expect("accepted unsent");
+                    wire.accepts += 1;
+                    assert_eq!(wire.accepts, 1, "a grant was used twice");
+                }
+                Detail::TaskConsentDecided { .. } => assert_eq!(self.ends, 0),
+                Detail::DigestMismatchInTask { .. } => self.mismatches += 1,
+                Detail::TaskCompleted {} | Detail::TaskFailed { .. } | Detail::TaskCancelled {} => {
+                    self.ends += 1;
+                }
+            }
+        }
+    }
+
+    /// Holds after every decision.
+    fn check(&mut self, before: Option<&Entry>, decision: &Decision, task: &Task) {
+        assert!(self.ends <= 1 && self.mismatches <= 1);
+        let Some(entry) = &task.entry else {
+            *self = Self::default();
+            return;
+        };
+        let outcome = entry.latch.map(|latch| latch.outcome);
+        if self.outcome.is_some() {
+            assert_eq!(outcome, self.outcome, "a terminal state is final");
+        }
+        self.outcome = outcome;
+        assert_eq!(self.ends == 1, outcome.is_some());
+        let mismatch = entry.mismatch_at.is_some();
+        assert_eq!(self.mismatches == 1, mismatch);
+        let drifted = outcome == Some(Outcome::Failed(FailureReason::DigestDrift));
+        let finished = matches!(
+            outcome,
+            Some(Outcome::Completed | Outcome::Failed(FailureReason::UpstreamFailed))
+        );
+        assert!(
+            !mismatch || drifted || finished,
+            "drift is latched for good"
+        );
+        if outcome.is_some() {
+            assert!(decision.claims().is_empty(), "relayed after the end");
+            let open = |slot: &Slot| {
+                matches!(
+                    slot.state,
+                    SlotState::Claimed { .. } | SlotState::Unsettled { .. }
+                )
+            };
+            assert!(!entry.slots.values().any(open), "a claim outlived its task");
+        }
+        let version = before.map_or(0, |before| before.version);
+        match &decision.change {
+            Change::Unchanged => assert_eq!(before, Some(entry)),
+            Change::WriteBehind(_) => assert_eq!(entry.version, version),
+            Change::Commit(_) => assert_eq!(entry.version, version + 1),
+            Change::Purge => unreachable!("a purged entry is gone"),
+        }
+        if !matches!(decision.change, Change::Commit(_)) {
+            assert!(decision.events.is_empty() && decision.claims().is_empty());
+        }
+        if let Some(last) = decision.events.last() {
+            assert_eq!((entry.head, entry.events), (last.hash(), last.index + 1));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_life_breaks_a_promise(
+        steps in prop::collection::vec((step(), prop_oneof![40 => 0_u64..1500, 1 => 0..RETENTION], 0_u64..2500), 1..60)
+    ) {
+        let (mut task, mut model, mut now) = (Task::default(), Model::default(), 0);
+        for (mut commands, pause, ago) in steps {
+            now += pause;
+            place(&mut commands, now, ago);
+            let before = task.entry.clone();
+            let Ok(decision) = task.run(commands.clone(), now) else {
+                prop_assert_eq!(&task.entry, &before);
+                continue;
+            };
+            if before.as_ref().is_some_and(Entry::is_live) {
+                model.hear(&commands);
+            }
+            model.relay(decision.claims(), &commands, at(now));
+            model.record(&decision.events);
+            model.check(before.as_ref(), &decision, &task);
+        }
+        let summary = verify(task.lines.iter().map(Vec::as_slice)).unwrap();
+        prop_assert_eq!(summary.events, task.lines.len() as u64);
+    }
+}

@@ -1,0 +1,198 @@
+//! Lists of tools and digests.
+
+use super::*;
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+fn of(tool: &str) -> Sha256Hex {
+    digest(&raw(tool)).unwrap()
+}
+
+const TOOL: &str = r#"{"name":"crawl","title":"Crawl","description":"d","inputSchema":{"type":"object","properties":{"n":{"const":1}}},"outputSchema":{},"annotations":{"readOnlyHint":true},"icons":[{"src":"i"}]}"#;
+
+#[test]
+fn spelling_and_execution_do_not_count() {
+    let other = r#" { "icons":[{"src":"i"}],"annotations":{"readOnlyHint":true}, "execution":{"taskSupport":"optional"},
+        "outputSchema":{},"inputSchema":{"properties":{"n":{"const":1.0}},"type":"object"},"description":"\u0064","title":"Crawl","name":"cr\u0061wl"}"#;
+    assert_eq!(of(TOOL), of(other.trim()));
+}
+
+/// Each member of the contract, one the protocol does not have, and an `execution` deeper down.
+#[test]
+fn every_other_member_counts() {
+    let changes = [
+        (r#""name":"crawl""#, r#""name":"crawl2""#),
+        (r#""title":"Crawl""#, r#""title":"crawl""#),
+        (r#""description":"d""#, r#""description":"D""#),
+        (r#""const":1"#, r#""const":2"#),
+        (r#""n":{"#, r#""n":{"x-mcp-header":"N","#),
+        (r#""outputSchema":{}"#, r#""outputSchema":{"type":"array"}"#),
+        (r#""readOnlyHint":true"#, r#""readOnlyHint":false"#),
+        (r#""src":"i""#, r#""src":"j""#),
+        (r#"{"name""#, r#"{"vendor":null,"name""#),
+        (r#"{"name""#, r#"{"_meta":{},"name""#),
+        (r#""type":"object""#, r#""type":"object","execution":{}"#),
+    ];
+    for (old, new) in changes {
+        let other = TOOL.replacen(old, new, 1);
+        assert_ne!(other, TOOL, "{old}");
+        assert_ne!(of(&other), of(TOOL), "{new}");
+    }
+}
+
+/// Pinned value: a change of the rule would make every stored pin a drift.
+#[test]
+fn the_digest_is_that_of_the_rfc_form() {
+    let canonical = r#"{"description":"d","inputSchema":{"type":"object"},"name":"t"}"#;
+    assert_eq!(
+        of(r#"{"name":"t","inputSchema":{"type":"object"},"execution":{},"description":"d"}"#),
+        Sha256Hex::of(canonical.as_bytes())
+    );
+}
+
+#[test]
+fn contracts_that_two_readers_could_take_differently() {
+    let cases = [
+        (
+            r#"{"name":"t","inputSchema":{"a":1,"a":2}}"#,
+            "duplicate_key",
+        ),
+        (
+            r#"{"name":"t","x":{"$serde_json::private::RawValue":"[1]"}}"#,
+            "private_key",
+        ),
+        (
+            r#"{"name":"t","inputSchema":{"const":9007199254740993}}"#,
+            "big_integer",
+        ),
+        (r#"{"name":"t","execution":{"a":1,"a":1}}"#, "duplicate_key"),
+        ("[]", "not_object"),
+    ];
+    for (tool, reason) in cases {
+        assert_eq!(digest(&raw(tool)).unwrap_err().reason(), reason, "{tool}");
+    }
+}
+
+#[test]
+fn pages_make_one_list() {
+    let mut listing = Listing::default();
+    let first = raw(r#"{"resultType":"complete","tools":[{"name":"b","x": 1.0}],"nextCursor":""}"#);
+    assert_eq!(listing.push(&first), Ok(Some(String::new())));
+    let second = raw(r#"{"tools":[{"name":"a"}],"nextCursor":null,"ttlMs":9}"#);
+    assert_eq!(listing.push(&second), Ok(None));
+    let tools = listing.finish();
+    assert_eq!(tools.keys().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(tools["b"].raw.get(), r#"{"name":"b","x": 1.0}"#);
+    assert_eq!(tools["b"].digest, of(r#"{"name":"b","x":1}"#));
+}
+
+#[test]
+fn lists_that_are_refused() {
+    let long = "n".repeat(MAX_NAME_BYTES + 1);
+    let many: Vec<String> = (0..=MAX_TOOLS)
+        .map(|n| format!(r#"{{"name":"{n}"}}"#))
+        .collect();
+    let cases = [
+        ("{}".to_owned(), "no_tools"),
+        (r#"{"tools":{}}"#.to_owned(), "no_tools"),
+        (r#"{"tools":[],"tools":[]}"#.to_owned(), "duplicate_key"),
+        (r#"{"tools":[],"Tools":[]}"#.to_owned(), "lookalike_key"),
+        (r#"{"tools":[1]}"#.to_owned(), "not_object"),
+        (r#"{"tools":[{}]}"#.to_owned(), "tool_name"),
+        (r#"{"tools":[{"name":""}]}"#.to_owned(), "tool_name"),
+        (r#"{"tools":[{"name":1}]}"#.to_owned(), "tool_name"),
+        (format!(r#"{{"tools":[{{"name":"{long}"}}]}}"#), "tool_name"),
+        (
+            r#"{"tools":[{"name":"a","name":"b"}]}"#.to_owned(),
+            "duplicate_key",
+        ),
+        (
+            r#"{"tools":[{"name":"a","NAME":"b"}]}"#.to_owned(),
+            "lookalike_key",
+        ),
+        (
+            r#"{"tools":[{"name":"a"},{"name":"\u0061"}]}"#.to_owned(),
+            "duplicate_tool",
+        ),
+        (
+            r#"{"tools":[{"name":"a","x":{"y":1,"y":1}}]}"#.to_owned(),
+            "duplicate_key",
+        ),
+        (r#"{"tools":[],"nextCursor":1}"#.to_owned(), "cursor"),
+        (
+            format!(r#"{{"tools":[{}]}}"#, many.join(",")),
+            "too_many_tools",
+        ),
+    ];
+    for (page, reason) in cases {
+        let error = Listing::default().push(&raw(&page)).unwrap_err();
+        assert_eq!(error.reason(), reason, "{}", &page[..page.len().min(60)]);
+    }
+}
+
+#[test]
+fn pages_that_contradict_each_other() {
+    let mut listing = Listing::default();
+    listing
+        .push(&raw(r#"{"tools":[{"name":"a"}],"nextCursor":"2"}"#))
+        .unwrap();
+    let again = listing.push(&raw(r#"{"tools":[{"name":"a"}]}"#));
+    assert_eq!(again, Err(Error::DuplicateName));
+
+    let mut listing = Listing::default();
+    let page = raw(r#"{"tools":[],"nextCursor":"2"}"#);
+    listing.push(&page).unwrap();
+    assert_eq!(listing.push(&page), Err(Error::Cursor));
+}
+
+/// An upstream that gives a new cursor for ever with nothing on its pages.
+#[test]
+fn empty_pages_end() {
+    let mut listing = Listing::default();
+    let pages =
+        (0..).map(|page| listing.push(&raw(&format!(r#"{{"tools":[],"nextCursor":"{page}"}}"#))));
+    let pages: Vec<_> = pages
+        .take_while(Result::is_ok)
+        .take(MAX_TOOLS + 9)
+        .collect();
+    assert_eq!(pages.len(), MAX_TOOLS);
+}
+
+#[test]
+fn digests_may_be_remembered() {
+    let mut listing = Listing::default();
+    let known = Sha256Hex::of(b"known");
+    let mut asked = Vec::new();
+    listing
+        .push_with(
+            &raw(r#"{"tools":[{"name":"a"},{"name":"b"}]}"#),
+            |name, raw| {
+                asked.push((name.to_owned(), raw.get().to_owned()));
+                Ok(known)
+            },
+        )
+        .unwrap();
+    assert_eq!(
+        asked,
+        [
+            ("a".to_owned(), r#"{"name":"a"}"#.to_owned()),
+            ("b".to_owned(), r#"{"name":"b"}"#.to_owned()),
+        ]
+    );
+    assert!(listing.finish().values().all(|tool| tool.digest == known));
+}
+
+#[test]
+fn debug_shows_no_contract() {
+    let mut listing = Listing::default();
+    listing
+        .push(&raw(r#"{"tools":[{"name":"a","description":"canary"}]}"#))
+        .unwrap();
+    let shown = format!("{listing:?}");
+    assert!(
+        shown.contains("sha256:") && !shown.contains("canary"),
+        "{shown}"
+    );
+}

@@ -1,0 +1,88 @@
+//! The configuration in force: received, checked, written to disk, then exchanged as one pointer.
+
+pub mod active;
+pub mod disk;
+pub mod link;
+pub mod subscribe;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use hangar_wire::{Held, Rejection, Snapshot, Term};
+
+pub use active::{Active, Grant, Runtimes, Tenant, Upstream};
+
+/// Holds the configuration in force; readers take one `Arc` per request and use nothing else.
+#[derive(Debug, Default)]
+pub struct Config {
+    active: ArcSwapOption<Active>,
+}
+
+/// What became of a snapshot.
+#[derive(Debug)]
+pub enum Applied {
+    /// In force now; these objects could not be used, with their last good form in force.
+    New(Vec<Rejection>),
+    /// The same term as the one in force.
+    Same,
+}
+
+/// Why a snapshot was refused whole.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("snapshot is damaged")]
+    Damaged(#[source] hangar_wire::Error),
+    #[error("configuration {offered} is older than {held}, which is in force")]
+    Older { offered: Term, held: Term },
+    #[error("address rules cannot be used")]
+    Addresses(#[source] crate::upstream::address::Error),
+    #[error("no TLS client can be made")]
+    Tls(#[source] rustls::Error),
+}
+
+// === impl Config ===
+
+impl Config {
+    /// The configuration in force; none before the first.
+    pub fn load(&self) -> Option<Arc<Active>> {
+        self.active.load_full()
+    }
+
+    pub fn held(&self) -> Option<Held> {
+        self.active.load().as_ref().map(|active| active.held())
+    }
+
+    /// Checks and prepares a snapshot, then exchanges the pointer.
+    ///
+    /// Guarantees: never goes back in (epoch, generation); a refused snapshot changes nothing.
+    /// Assumes one writer: the subscription.
+    pub fn apply(&self, snapshot: Snapshot, runtimes: &mut Runtimes) -> Result<Applied, Error> {
+        snapshot.verify().map_err(Error::Damaged)?;
+        let previous = self.load();
+        if let Some(previous) = &previous {
+            let (offered, held) = (snapshot.term, previous.term());
+            if offered < held {
+                return Err(Error::Older { offered, held });
+            }
+            if offered == held {
+                return Ok(Applied::Same);
+            }
+        }
+        let (active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
+        self.active.store(Some(Arc::new(active)));
+        Ok(Applied::New(rejected))
+    }
+}
+
+// === impl Error ===
+
+impl Error {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Damaged(_) => "damaged",
+            Self::Older { .. } => "older",
+            Self::Addresses(_) => "addresses",
+            Self::Tls(_) => "tls",
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What happens to an authorised request: one module per method.
+//!
+//! Synchronous calls run on the client's own connection, so that a client that leaves ends the
+//! upstream's work too. Whatever touches the ledger runs as a [`section::Section`], which ends
+//! whether or not its client still listens.
+
+pub mod call;
+pub mod cancel;
+pub mod discover;
+pub mod get;
+pub mod list;
+pub mod observe;
+pub mod register;
+pub mod section;
+pub mod update;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hangar_ledger::{Status, TaskId};
+use hangar_relay::envelope::{self, Echo, Reply, Request};
+use hangar_relay::method::Method;
+use hangar_relay::params::Params;
+use hangar_relay::wire::{self, Kind, WireError};
+use hangar_relay::{headers, mirror};
+use hangar_wire::Admission;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use serde_json::value::RawValue;
+
+use crate::config::active::Caller;
+use crate::config::{Active, Grant, Upstream};
+use crate::gateway::Gateway;
+use crate::http::rescue;
+use crate::upstream::exchange::{self, Exchange, Failure};
+use section::Section;
+
+/// A request that passed every check that needs no ledger and no tool.
+#[derive(Debug)]
+pub struct Call<'a> {
+    pub gateway: &'a Arc<Gateway>,
+    pub active: &'a Arc<Active>,
+    pub caller: &'a Caller,
+    pub grant: &'a Arc<Grant>,
+    pub upstream: &'a Arc<Upstream>,
+    /// Before tool names on this endpoint; empty: their own names.
+    pub prefix: &'a str,
+    pub body: &'a Bytes,
+    pub headers: &'a HeaderMap,
+    pub request: &'a Request<'a>,
+    pub params: &'a Params<'a>,
+    pub correlation: &'a str,
+}
+
+/// What goes back to the client.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub body: Bytes,
+    /// Seconds.
+    pub retry_after: Option<u64>,
+    pub outcome: Outcome,
+    /// Closed word for the access log.
+    pub reason: &'static str,
+}
+
+/// A reply of an upstream, read.
+#[derive(Debug)]
+pub struct Relayed<'a> {
+    pub reply: Reply<'a>,
+    echo: Echo,
+    message: &'a Bytes,
+}
+
+/// Label `outcome` of `hangar_requests_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Ok,
+    /// A result with `isError`.
+    ToolError,
+    /// An error of the upstream, or of the request's own form.
+    RpcError,
+    Denied,
+    Drift,
+    Upstream,
+    Limited,
+}
+
+// === impl Call ===
+
+impl Call<'_> {
+    /// The owned part, for work that outlives the connection.
+    pub fn section(&self) -> Section {
+        Section {
+            gateway: Arc::clone(self.gateway),
+            active: Arc::clone(self.active),
+            caller: self.caller.clone(),
+            grant: Arc::clone(self.grant),
+            upstream: Arc::clone(self.upstream),
+            id: self.request.id.to_owned(),
+            correlation: self.correlation.to_owned(),
+        }
+    }
+
+    /// The stricter of the upstream's and the tenant's admission.
+    pub fn admission(&self) -> Admission {
+        match (
+            self.upstream.object.admission,
+            self.caller.tenant.object.admission,
+        ) {
+            (Admission::Closed, _) | (_, Admission::Closed) => Admission::Closed,
+            (Admission::NoNewTasks, _) | (_, Admission::NoNewTasks) => Admission::NoNewTasks,
+            (Admission::Open, Admission::Open) => Admission::Open,
+        }
+    }
+
+    /// Refuses what is not about an existing task while the switch is closed.
+    pub fn admit(&self) -> Result<(), WireError> {
+        match self.admission() {
+            Admission::Closed => Err(Kind::AdmissionClosed.into()),
+            Admission::NoNewTasks | Admission::Open => Ok(()),
+        }
+    }
+
+    pub fn task_id(&self) -> Result<TaskId, WireError> {
+        let text = self.params.task_id.as_deref().unwrap_or_default();
+        TaskId::try_from(text.to_owned()).map_err(|error| WireError::invalid_params(error.reason()))
+    }
+
+    /// Sends a body of the client's upstream, on the client's connection.
+    pub async fn exchange(
+        &self,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        body: Bytes,
+    ) -> Result<Bytes, Failure> {
+        let _permit = self.upstream.runtime.permit.take().ok_or(Failure::Busy)?;
+        let timer = self
+            .gateway
+            .metrics
+            .upstream_seconds
+            .with_label_values(&[&self.caller.tenant.object.tenant])
+            .start_timer();
+        let reply = exchange::send(Exchange {
+            http: &self.active.http,
+            upstream: self.upstream,
+            headers,
+            body,
+            id: self.request.id,
+            deadline: exchange::deadline(self.upstream, Duration::MAX),
+        })
+        .await;
+        timer.observe_duration();
+        reply
+    }
+}
+
+// === impl Relayed ===
+
+impl<'a> Relayed<'a> {
+    /// Reads the message that answers the request `id`.
+    pub fn read(message: &'a Bytes, id: &RawValue) -> Result<Self, WireError> {
+        let (reply, echo) = envelope::parse_reply(message, id)
+            .map_err(|error| WireError::from(Kind::UpstreamProtocol).because(error))?;
+        Ok(Self {
+            reply,
+            echo,
+            message,
+        })
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// A result of ours.
+    pub fn result(id: &RawValue, result: &RawValue) -> Self {
+        Self::ok(wire::result(id, result).into())
+    }
+
+    /// The reply of an upstream, with the client's own id. Where the upstream echoed the id byte
+    /// for byte, its message goes on as it came, without a copy.
+    pub fn relayed(id: &RawValue, reply: &Relayed<'_>, outcome: Outcome) -> Self {
+        let Relayed {
+            reply,
+            echo,
+            message,
+        } = reply;
+        let body = match (echo, reply) {
+            (Echo::Exact, _) => Bytes::clone(message),
+            (Echo::Loose, Reply::Result(result)) => wire::result(id, result).into(),
+            (Echo::Loose, Reply::Error(error)) => wire::rpc_error(Some(id), error.raw).into(),
+        };
+        Self {
+            outcome,
+            ..Self::ok(body)
+        }
+    }
+
+    pub fn refused(id: Option<&RawValue>, error: &WireError) -> Self {
+        Self {
+            status: error.status,
+            body: wire::error(id, error).into(),
+            retry_after: None,
+            outcome: rescue::outcome(error.reason),
+            reason: error.reason,
+        }
+    }
+
+    pub fn limited(error: &WireError, wait: Duration) -> Self {
+        Self {
+            retry_after: Some(wait.as_secs() + 1),
+            ..Self::refused(None, error)
+        }
+    }
+
+    /// A notification was taken.
+    pub fn accepted() -> Self {
+        Self {
+            status: StatusCode::ACCEPTED,
+            ..Self::ok(Bytes::new())
+        }
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self {
+            status: StatusCode::METHOD_NOT_ALLOWED,
+            outcome: Outcome::RpcError,
+            reason: "http_method",
+            ..Self::ok(Bytes::new())
+        }
+    }
+
+    fn ok(body: Bytes) -> Self {
+        Self {
+            status: StatusCode::OK,
+            body,
+            retry_after: None,
+            outcome: Outcome::Ok,
+            reason: "ok",
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::ToolError => "tool_error",
+            Self::RpcError => "rpc_error",
+            Self::Denied => "denied",
+            Self::Drift => "drift",
+            Self::Upstream => "upstream",
+            Self::Limited => "limited",
+        }
+    }
+}
+
+/// The protocol's routing headers for the upstream leg, and the mirrored arguments.
+pub fn routing(
+    method: Method,
+    name: Option<&str>,
+    mirrored: Vec<(HeaderName, HeaderValue)>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let mut routing = headers::upstream(method, name);
+    routing.extend(mirrored);
+    routing
+}
+
+/// The status as the wire crate names it.
+pub fn wire_status(status: Status) -> hangar_relay::task::Status {
+    use hangar_relay::task::Status as Wire;
+    match status {
+        Status::Working => Wire::Working,
+        Status::InputRequired => Wire::InputRequired,
+        Status::Completed => Wire::Completed,
+        Status::Failed => Wire::Failed,
+        Status::Cancelled => Wire::Cancelled,
+    }
+}
+
+/// Headers that mirror arguments, made anew from the body; the client's must agree with it.
+pub fn mirrored(
+    call: &Call<'_>,
+    tool: &RawValue,
+) -> Result<Vec<(HeaderName, HeaderValue)>, WireError> {
+    let mirrors = mirror::Mirrors::of(tool)?;
+    if mirrors.is_empty() {
+        return Ok(Vec::new());
+    }
+    let arguments = call.params.arguments;
+    mirrors.check(call.headers, arguments)?;
+    Ok(mirrors.headers(arguments)?)
+}

@@ -1,0 +1,194 @@
+//! `tools/call`: tool policy, contract, the exchange, and what came of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hangar_ledger::ToolDigest;
+use hangar_relay::contract::Tool;
+use hangar_relay::envelope::Reply;
+use hangar_relay::list::unprefixed;
+use hangar_relay::method::Method;
+use hangar_relay::wire::{Kind, WireError};
+use hangar_relay::{TasksExtension, rewrite, task};
+use hangar_store::Health;
+use hangar_wire::Admission;
+
+use super::register::{self, Offer};
+use super::{Answer, Call, Outcome, Relayed, mirrored, routing};
+use crate::http::rescue;
+use crate::upstream::contracts::Catalogue;
+use crate::upstream::pins::{self, Verdict};
+
+/// A tool whose contract was looked at and may be invoked.
+struct Approved {
+    catalogue: Arc<Catalogue>,
+    name: String,
+}
+
+pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
+    call.admit()?;
+    let shown = call.params.name.as_deref().unwrap_or_default();
+    let name = unprefixed(call.prefix, shown).ok_or(Kind::UnknownTool)?;
+    if !call.upstream.rules.allows(name) || !call.grant.rules.allows(name) {
+        return Err(Kind::UnknownTool.into());
+    }
+    let approved = approve(call, name).await?;
+    let tool = approved.tool().ok_or(Kind::UnknownTool)?;
+    let digest = ToolDigest(tool.digest);
+    let headers = routing(Method::ToolsCall, Some(name), mirrored(call, &tool.raw)?);
+    let offer = offer(call).await;
+    let extension = match offer {
+        Offer::Made => TasksExtension::Forward,
+        Offer::NotDeclared | Offer::Withheld(_) => TasksExtension::Withhold,
+    };
+    let body = match rewrite::call(call.request, call.params, name, extension) {
+        std::borrow::Cow::Borrowed(_) => Bytes::clone(call.body),
+        std::borrow::Cow::Owned(text) => text.into(),
+    };
+    let message = match call.exchange(headers, body).await {
+        Ok(message) => message,
+        Err(failure) => return Ok(failed(call, &failure)),
+    };
+    let relayed = Relayed::read(&message, call.request.id)?;
+    let result = match (&relayed.reply, offer) {
+        (Reply::Result(result), _) => *result,
+        // The upstream misses what we left out: the client is told why, and not that it is to blame.
+        (Reply::Error(error), Offer::Withheld(kind))
+            if error.code == Kind::MissingCapability.code() =>
+        {
+            return Err(kind.into());
+        }
+        (Reply::Error(_), _) => {
+            return Ok(Answer::relayed(
+                call.request.id,
+                &relayed,
+                Outcome::RpcError,
+            ));
+        }
+    };
+    match task::classify(result) {
+        task::Outcome::Complete { is_error } => {
+            let outcome = if is_error {
+                Outcome::ToolError
+            } else {
+                Outcome::Ok
+            };
+            Ok(Answer::relayed(call.request.id, &relayed, outcome))
+        }
+        task::Outcome::InputRequired => Ok(Answer::relayed(call.request.id, &relayed, Outcome::Ok)),
+        task::Outcome::Task(snapshot) => {
+            let birth = register::Birth {
+                tool: name.to_owned(),
+                digest,
+                snapshot,
+                offer,
+                message: Bytes::clone(&message),
+            };
+            register::run(call.section(), birth).await
+        }
+        task::Outcome::Invalid(error) => {
+            register::count_failure(call, error.reason());
+            // A handle in a wrong shape still means that something runs upstream.
+            if let Some(suspected) = task::suspected_id(result) {
+                register::abandon(call.section(), &suspected);
+            }
+            Err(Kind::UpstreamProtocol.into())
+        }
+    }
+}
+
+/// Throttling is passed on with its hint; everything else is an answer of the table.
+fn failed(call: &Call<'_>, failure: &crate::upstream::exchange::Failure) -> Answer {
+    let answer = Answer::refused(Some(call.request.id), &rescue::exchange(failure));
+    match failure {
+        crate::upstream::exchange::Failure::Throttled { retry_after } => Answer {
+            retry_after: *retry_after,
+            ..answer
+        },
+        _ => answer,
+    }
+}
+
+/// Finds the tool's contract and judges it. One that is missing or not the pinned one is looked at
+/// again before it is refused: it may have come, or been put back, since the list was fetched.
+async fn approve(call: &Call<'_>, name: &str) -> Result<Approved, WireError> {
+    let max_age = Duration::from_millis(call.upstream.object.pinning.max_age_ms);
+    let contracts = &call.upstream.runtime.contracts;
+    let http = &call.active.http;
+    let arrived = Instant::now();
+    let mut catalogue = contracts
+        .within(call.upstream, http, max_age)
+        .await
+        .map_err(|error| rescue::contract(&error))?;
+    let mut verdict = judge(call, &catalogue, name).await?;
+    if verdict != Some(Verdict::Approved) && catalogue.began < arrived {
+        catalogue = contracts
+            .since(call.upstream, http, arrived)
+            .await
+            .map_err(|error| rescue::contract(&error))?;
+        verdict = judge(call, &catalogue, name).await?;
+    }
+    match verdict {
+        Some(Verdict::Approved) => Ok(Approved {
+            catalogue,
+            name: name.to_owned(),
+        }),
+        Some(Verdict::Drifted) => Err(Kind::DigestDrift.into()),
+        Some(Verdict::NotPinned) => {
+            Err(WireError::from(Kind::DigestDrift).because("no contract of this tool is pinned"))
+        }
+        None => Err(Kind::UnknownTool.into()),
+    }
+}
+
+async fn judge(
+    call: &Call<'_>,
+    catalogue: &Catalogue,
+    name: &str,
+) -> Result<Option<Verdict>, WireError> {
+    let Some(tool) = catalogue.tools.get(name) else {
+        return Ok(None);
+    };
+    let gateway = call.gateway;
+    pins::judge(&*gateway.store, &gateway.class, call.upstream, tool)
+        .await
+        .map(Some)
+        .map_err(|error| rescue::store(&error))
+}
+
+/// Whether a task may be born of this call. Refusing before the work starts is the rule; a cancel
+/// afterwards is only the net under it.
+async fn offer(call: &Call<'_>) -> Offer {
+    if !call.params.meta.capabilities.tasks.is_yes() {
+        return Offer::NotDeclared;
+    }
+    if !call.upstream.object.tasks.relay {
+        return Offer::Withheld(Kind::Denied);
+    }
+    if call.admission() != Admission::Open {
+        return Offer::Withheld(Kind::AdmissionClosed);
+    }
+    if call.gateway.store.health() != Health::Ok {
+        return Offer::Withheld(Kind::Internal);
+    }
+    let quota = u64::from(call.caller.tenant.object.limits.live_tasks);
+    match call
+        .gateway
+        .store
+        .live_of(call.caller.owner.tenant.as_ref())
+        .await
+    {
+        Ok(live) if live < quota => Offer::Made,
+        Ok(_) => Offer::Withheld(Kind::QuotaExceeded),
+        Err(_) => Offer::Withheld(Kind::Internal),
+    }
+}
+
+// === impl Approved ===
+
+impl Approved {
+    fn tool(&self) -> Option<&Tool> {
+        self.catalogue.tools.get(&self.name)
+    }
+}

@@ -1,0 +1,89 @@
+//! `tasks/get`: status, and the payload once the contract is verified.
+
+use bytes::Bytes;
+use hangar_ledger::{Entry, Sight, TaskId};
+use hangar_relay::method::Method;
+use hangar_relay::wire::{Kind, WireError};
+use hangar_wire::Admission;
+
+use super::observe::{Ask, Observed, from_ledger, observe, settled};
+use super::section::{Found, Role, Section};
+use super::{Answer, Call, Outcome, Relayed, wire_status};
+
+pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
+    let task = call.task_id()?;
+    let (body, admission) = (Bytes::clone(call.body), call.admission());
+    call.section()
+        .detached(move |section| get(section, task, body, admission))
+        .await
+}
+
+async fn get(
+    section: Section,
+    task: TaskId,
+    body: Bytes,
+    admission: Admission,
+) -> Result<Answer, WireError> {
+    let Found { entry, role } = section.find(Method::TasksGet, &task).await?;
+    let entry = section
+        .at_this_time(entry)
+        .await?
+        .ok_or(Kind::TaskNotFound)?;
+    if let Some(answer) = settled(&section, &entry) {
+        return Ok(answer);
+    }
+    if let Some(error) = withheld(&section, &entry) {
+        section.count_refusal(Method::TasksGet, error.reason);
+        return Err(error);
+    }
+    if admission == Admission::Closed {
+        return Ok(from_ledger(&section, &entry, None));
+    }
+    let sight = if role.answers() {
+        Sight::Shown
+    } else {
+        Sight::Compared
+    };
+    let id = section.id.clone();
+    let ask = Ask {
+        body,
+        id: &id,
+        sight,
+    };
+    match observe(&section, entry, ask).await? {
+        Observed::Current { entry, message } => deliver(&section, &entry, role, &message),
+        Observed::Settled { entry } => Ok(settled(&section, &entry).unwrap_or_else(|| {
+            let error = if entry.mismatch_at.is_some() {
+                WireError::withheld(Some(wire_status(entry.status())))
+            } else {
+                WireError::unavailable(Some(wire_status(entry.status())))
+            };
+            Answer::refused(Some(&section.id), &error)
+        })),
+        Observed::Unavailable { entry, retry_after } => {
+            Ok(from_ledger(&section, &entry, retry_after))
+        }
+    }
+}
+
+/// Who may only answer sees status and questions, not the outcome.
+fn deliver(
+    section: &Section,
+    entry: &Entry,
+    role: Role,
+    message: &Bytes,
+) -> Result<Answer, WireError> {
+    if entry.latch.is_some() && !role.reads() {
+        let error = WireError::withheld(Some(wire_status(entry.status())));
+        return Err(error);
+    }
+    let relayed = Relayed::read(message, &section.id)?;
+    Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
+}
+
+/// A tool that the policy no longer allows keeps its output to itself; its task can be cancelled.
+pub fn withheld(section: &Section, entry: &Entry) -> Option<WireError> {
+    let tool = &entry.birth.tool;
+    let allowed = section.upstream.rules.allows(tool) && section.grant.rules.allows(tool);
+    (!allowed).then(|| WireError::withheld(Some(wire_status(entry.status()))))
+}

@@ -1,0 +1,325 @@
+//! Asks the upstream how a task is, verifies the tool's contract, and decides both together.
+//!
+//! A payload (`result`, `error`, `inputRequests`) is handed over only after a `tools/list` that was
+//! fetched after it arrived showed the contract that the task was born with.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hangar_ledger::{
+    Cause, Command, Decider, DeclineReason, Entry, InputKey, QuestionHash, Questions, Refusal,
+    Sight, Snapshot, TaskId, Timestamp, ToolDigest,
+};
+use hangar_relay::envelope::Reply;
+use hangar_relay::method::Method;
+use hangar_relay::task::{self, Payload, Question};
+use hangar_relay::wire::{self, Failure as WireFailure, Kind, WireError};
+use hangar_wire::Consent;
+use serde_json::value::RawValue;
+
+use super::section::{Section, Undecided};
+use super::{Answer, Relayed, wire_status};
+use crate::upstream::contracts;
+
+/// What is known after the upstream was asked.
+#[derive(Debug)]
+pub enum Observed {
+    /// The upstream's message may be handed over; the ledger agrees with it.
+    Current { entry: Box<Entry>, message: Bytes },
+    /// The truth is what the ledger holds: a state of the gateway's making.
+    Settled { entry: Box<Entry> },
+    /// The upstream cannot be asked now; nothing was concluded.
+    Unavailable {
+        entry: Box<Entry>,
+        retry_after: Option<u64>,
+    },
+}
+
+/// How one question is put to the upstream.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    pub body: Bytes,
+    /// The id in `body`.
+    pub id: &'a RawValue,
+    /// Whether its questions are shown to someone who may answer.
+    pub sight: Sight,
+}
+
+enum Contract {
+    Verified,
+    Drifted {
+        found: Option<ToolDigest>,
+    },
+    /// A cause of ours: nothing is concluded.
+    Unknown,
+}
+
+/// Of the ten seconds that a poll may take, this much for the upstream's answer; the rest is for
+/// three looks at its contract.
+const ASK_TIMEOUT: Duration = Duration::from_secs(4);
+const LOOKS: usize = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+pub async fn observe(section: &Section, entry: Entry, ask: Ask<'_>) -> Result<Observed, WireError> {
+    let task = entry.key.task.clone();
+    let began = section.gateway.store.now();
+    let exchanged = section
+        .exchange(Method::TasksGet, &task, ask.body, ask.id, ASK_TIMEOUT)
+        .await;
+    let message = match exchanged {
+        Ok(message) => message,
+        Err(failure) => {
+            let retry_after = match &failure {
+                crate::upstream::exchange::Failure::Throttled { retry_after } => *retry_after,
+                _ => None,
+            };
+            tracing::warn!(
+                correlation = section.correlation,
+                upstream = section.upstream.label,
+                reason = failure.reason(),
+                "upstream cannot be asked about a task"
+            );
+            let entry = Box::new(entry);
+            return Ok(Observed::Unavailable { entry, retry_after });
+        }
+    };
+    let arrived = Instant::now();
+    let result = match Relayed::read(&message, ask.id)?.reply {
+        Reply::Result(result) => result,
+        Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
+            return conclude(section, entry, vec![Command::Lost], None).await;
+        }
+        Reply::Error(_) => {
+            return Ok(Observed::Unavailable {
+                entry: Box::new(entry),
+                retry_after: None,
+            });
+        }
+    };
+    let polled = match task::polled(result, task.as_str()) {
+        Ok(polled) => polled,
+        Err(task::Error::OtherTask) => {
+            let cause = Cause::UpstreamProtocol;
+            return conclude(section, entry, vec![Command::Fail { cause }], None).await;
+        }
+        Err(error) => {
+            section.count_refusal(Method::TasksGet, error.reason());
+            return Err(Kind::UpstreamProtocol.into());
+        }
+    };
+    let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
+        return Err(Kind::UpstreamProtocol.into());
+    };
+    let mut commands = vec![Command::Sync { snapshot, began }];
+    if !matches!(polled.payload, Payload::None) {
+        match verify(section, &entry, arrived).await {
+            Contract::Verified => {}
+            Contract::Drifted { found } => commands.push(Command::Drift { found }),
+            Contract::Unknown => {
+                return Ok(Observed::Unavailable {
+                    entry: Box::new(entry),
+                    retry_after: None,
+                });
+            }
+        }
+    }
+    if let Payload::InputRequired { requests } = &polled.payload {
+        commands.extend(questions(section, requests, ask.sight, began)?);
+    }
+    conclude(section, entry, commands, Some(Bytes::clone(&message))).await
+}
+
+/// Answers with what the ledger alone may say: `working`, `cancelled`, and failures of the
+/// gateway's making. Anything else is `unavailable`.
+pub fn from_ledger(section: &Section, entry: &Entry, retry_after: Option<u64>) -> Answer {
+    if let Some(answer) = settled(section, entry) {
+        return answer;
+    }
+    if entry.latch.is_none() && entry.snapshot.status == hangar_ledger::Status::Working {
+        let now = section.gateway.store.now();
+        let age = now.since(entry.contact_at);
+        let task = wire::plain_task(&relay_snapshot(&entry.snapshot), Some(age));
+        return Answer {
+            retry_after,
+            ..Answer::result(&section.id, &task)
+        };
+    }
+    let error = WireError::unavailable(Some(wire_status(entry.status())));
+    Answer {
+        retry_after,
+        ..Answer::refused(Some(&section.id), &error)
+    }
+}
+
+/// The answer for a task whose end the ledger alone knows, if it is one.
+pub fn settled(section: &Section, entry: &Entry) -> Option<Answer> {
+    let latch = entry.latch?;
+    let snapshot = relay_snapshot(&entry.snapshot);
+    match latch.outcome {
+        hangar_ledger::Outcome::Failed(reason) => {
+            let failure = WireFailure::parse(reason.as_str())?;
+            let task = wire::failed_task(&snapshot, failure);
+            Some(Answer::result(&section.id, &task))
+        }
+        hangar_ledger::Outcome::Cancelled => {
+            let task = wire::plain_task(&snapshot, None);
+            Some(Answer::result(&section.id, &task))
+        }
+        hangar_ledger::Outcome::Completed => None,
+    }
+}
+
+/// The stored members of a task; none when the ledger's bounds refuse them.
+pub fn ledger_snapshot(snapshot: task::Snapshot) -> Option<Snapshot> {
+    let task::Snapshot {
+        task_id,
+        status,
+        created_at,
+        last_updated_at,
+        ttl_ms,
+        poll_interval_ms,
+    } = snapshot;
+    Some(Snapshot {
+        task_id: TaskId::try_from(task_id).ok()?,
+        status: hangar_ledger::Status::parse(status.as_str())?,
+        created_at: Timestamp::try_from(created_at).ok()?,
+        last_updated_at: Timestamp::try_from(last_updated_at).ok()?,
+        ttl_ms,
+        poll_interval_ms,
+    })
+}
+
+fn relay_snapshot(snapshot: &Snapshot) -> task::Snapshot {
+    let Snapshot {
+        task_id,
+        status,
+        created_at,
+        last_updated_at,
+        ttl_ms,
+        poll_interval_ms,
+    } = snapshot;
+    task::Snapshot {
+        task_id: task_id.as_str().to_owned(),
+        status: wire_status(*status),
+        created_at: created_at.as_str().to_owned(),
+        last_updated_at: last_updated_at.as_str().to_owned(),
+        ttl_ms: *ttl_ms,
+        poll_interval_ms: *poll_interval_ms,
+    }
+}
+
+async fn conclude(
+    section: &Section,
+    entry: Entry,
+    commands: Vec<Command>,
+    message: Option<Bytes>,
+) -> Result<Observed, WireError> {
+    let key = entry.key.clone();
+    let before = entry.clone();
+    let entry = match section.decide(&key, Some(entry), commands).await {
+        Ok(Some((entry, _))) => entry,
+        Ok(None) => return Err(Kind::TaskNotFound.into()),
+        Err(Undecided::Refused(Refusal::Regression)) => {
+            section.count_refusal(Method::TasksGet, Refusal::Regression.reason());
+            return Ok(Observed::Settled {
+                entry: Box::new(before),
+            });
+        }
+        Err(undecided) => return Err(section.undecided(undecided)),
+    };
+    let ended_here = entry
+        .latch
+        .is_some_and(|latch| latch.outcome.is_gateway_made());
+    match message {
+        Some(message) if !ended_here && entry.mismatch_at.is_none() => Ok(Observed::Current {
+            entry: Box::new(entry),
+            message,
+        }),
+        Some(_) => Ok(Observed::Settled {
+            entry: Box::new(entry),
+        }),
+        None if ended_here => Ok(Observed::Settled {
+            entry: Box::new(entry),
+        }),
+        None => Ok(Observed::Unavailable {
+            entry: Box::new(entry),
+            retry_after: None,
+        }),
+    }
+}
+
+/// Compares the contract now with the one bound at birth. What the upstream fails to show is looked
+/// for twice more; after that it counts as drifted.
+async fn verify(section: &Section, entry: &Entry, arrived: Instant) -> Contract {
+    let (upstream, http) = (&section.upstream, &section.active.http);
+    let mut not_before = arrived;
+    for look in 0..LOOKS {
+        if look > 0 {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+            not_before = Instant::now();
+        }
+        match upstream
+            .runtime
+            .contracts
+            .since(upstream, http, not_before)
+            .await
+        {
+            Ok(catalogue) => {
+                if let Some(tool) = catalogue.tools.get(&entry.birth.tool) {
+                    let found = ToolDigest(tool.digest);
+                    return if found == entry.birth.digest {
+                        Contract::Verified
+                    } else {
+                        Contract::Drifted { found: Some(found) }
+                    };
+                }
+            }
+            Err(contracts::Error::Ours(_)) => return Contract::Unknown,
+            Err(error) => tracing::warn!(
+                correlation = section.correlation,
+                upstream = upstream.label,
+                reason = error.reason(),
+                look,
+                "contract of a task's tool cannot be seen"
+            ),
+        }
+    }
+    Contract::Drifted { found: None }
+}
+
+fn questions(
+    section: &Section,
+    requests: &[Question<'_>],
+    sight: Sight,
+    began: hangar_ledger::Millis,
+) -> Result<Vec<Command>, WireError> {
+    let consent = section.grant.object.consent.as_ref();
+    let mut outstanding = std::collections::BTreeMap::new();
+    let mut commands = Vec::new();
+    for question in requests {
+        let key = InputKey::try_from(question.key.to_string())
+            .map_err(|_| WireError::from(Kind::UpstreamProtocol))?;
+        let hash = QuestionHash(question.hash);
+        if !allows(consent, &question.method) {
+            commands.push(Command::Decline {
+                key: key.clone(),
+                by: Decider::Policy,
+                reason: DeclineReason::MethodNotAllowed,
+                question: Some(hash),
+            });
+        }
+        outstanding.insert(key, hash);
+    }
+    commands.push(Command::Question(Questions {
+        outstanding,
+        sight,
+        ttl_ms: consent.map_or(0, |consent| consent.ttl_ms),
+        began,
+    }));
+    Ok(commands)
+}
+
+/// Whether the policy lets questions of this method be answered at all.
+pub fn allows(consent: Option<&Consent>, method: &str) -> bool {
+    consent.is_some_and(|consent| consent.methods.contains(method))
+}

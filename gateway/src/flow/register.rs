@@ -1,0 +1,167 @@
+//! A task is born: entry and `TaskCreated` are durable before its handle leaves.
+//!
+//! Where it may not be born after all, the client gets an error and the upstream a cancel, unless
+//! the id belongs to an entry: then it is somebody's live task and must not be touched.
+
+use bytes::Bytes;
+use hangar_ledger::{Command, Refusal, TaskId, ToolDigest};
+use hangar_relay::wire::{Kind, WireError};
+use hangar_store::Error as StoreError;
+
+use super::observe::ledger_snapshot;
+use super::section::{Section, Undecided};
+use super::{Answer, Call, Outcome, Relayed};
+
+/// What the upstream was told about tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    Made,
+    /// The client cannot handle one.
+    NotDeclared,
+    /// One would be refused, for this reason.
+    Withheld(Kind),
+}
+
+/// A handle as the upstream gave it.
+#[derive(Debug)]
+pub struct Birth {
+    pub tool: String,
+    pub digest: ToolDigest,
+    pub snapshot: hangar_relay::task::Snapshot,
+    pub offer: Offer,
+    /// The upstream's message, handed over as it came.
+    pub message: Bytes,
+}
+
+pub async fn run(section: Section, birth: Birth) -> Result<Answer, WireError> {
+    section
+        .detached(move |section| register(section, birth))
+        .await
+}
+
+/// Cancels a task that was not given out, unless an entry has its id.
+pub fn abandon(section: Section, task: &str) {
+    let Ok(task) = TaskId::try_from(task.to_owned()) else {
+        return;
+    };
+    let gateway = std::sync::Arc::clone(&section.gateway);
+    gateway.sections.spawn(async move {
+        match section.gateway.store.get(&section.key(&task)).await {
+            Ok(None) => section.cancel_upstream(task),
+            Ok(Some(_)) => {}
+            Err(error) => {
+                // Not known whose task it is: leaving it to its TTL harms nobody.
+                section.store_failed(&error);
+            }
+        }
+    });
+}
+
+/// Counts a handle that was no handle.
+pub fn count_failure(call: &Call<'_>, reason: &str) {
+    call.gateway
+        .metrics
+        .registration_failures
+        .with_label_values(&[
+            &call.caller.tenant.object.tenant,
+            &call.upstream.label,
+            reason,
+        ])
+        .inc();
+}
+
+async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
+    let Birth {
+        tool,
+        digest,
+        snapshot,
+        offer,
+        message,
+    } = birth;
+    let task_id = snapshot.task_id.clone();
+    let refused = match offer {
+        Offer::Made => None,
+        Offer::NotDeclared => Some(WireError::missing_tasks()),
+        Offer::Withheld(kind) => Some(kind.into()),
+    };
+    if let Some(error) = refused {
+        return Err(refuse(section, &task_id, error));
+    }
+    let Some(snapshot) = ledger_snapshot(snapshot) else {
+        return Err(refuse(section, &task_id, Kind::UpstreamProtocol.into()));
+    };
+    let task = snapshot.task_id.clone();
+    let key = section.key(&task);
+    if let Err(error) = section.retire_due().await {
+        return Err(refuse(section, &task_id, error));
+    }
+    let existing = match section.gateway.store.get(&key).await {
+        Ok(existing) => existing,
+        Err(error) => {
+            let error = section.store_failed(&error);
+            return Err(refuse(section, &task_id, error));
+        }
+    };
+    let command = Command::Register {
+        birth: Box::new(ledger_birth(&section, tool, digest)),
+        snapshot,
+    };
+    let quota = u64::from(section.caller.tenant.object.limits.live_tasks);
+    match section
+        .decide_within(&key, existing, vec![command], Some(quota))
+        .await
+    {
+        Ok(_) => {
+            let labels = [section.tenant_label(), &section.upstream.label];
+            section
+                .gateway
+                .metrics
+                .tasks_relayed
+                .with_label_values(&labels)
+                .inc();
+            let relayed = Relayed::read(&message, &section.id)?;
+            Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
+        }
+        Err(Undecided::Refused(Refusal::Collision)) => {
+            count(&section, Refusal::Collision.reason());
+            Err(Kind::UpstreamProtocol.into())
+        }
+        Err(Undecided::Refused(refusal)) => {
+            let error = section.undecided(Undecided::Refused(refusal));
+            Err(refuse(section, &task_id, error))
+        }
+        Err(Undecided::Store(StoreError::Quota { .. })) => {
+            Err(refuse(section, &task_id, Kind::QuotaExceeded.into()))
+        }
+        Err(Undecided::Store(_)) => Err(refuse(section, &task_id, Kind::Internal.into())),
+    }
+}
+
+fn refuse(section: Section, task: &str, error: WireError) -> WireError {
+    count(&section, error.reason);
+    abandon(section, task);
+    error
+}
+
+fn count(section: &Section, reason: &str) {
+    section
+        .gateway
+        .metrics
+        .registration_failures
+        .with_label_values(&[section.tenant_label(), &section.upstream.label, reason])
+        .inc();
+}
+
+fn ledger_birth(section: &Section, tool: String, digest: ToolDigest) -> hangar_ledger::Birth {
+    hangar_ledger::Birth {
+        owner: section.caller.owner.clone(),
+        upstream: section.upstream.label.clone(),
+        tool,
+        digest,
+        upstream_object: section.upstream.digest,
+        policy_object: section.caller.tenant.digest,
+        term: section.active.term(),
+        correlation: section.correlation.clone(),
+        retention_ms: section.upstream.object.tasks.retention_ms,
+    }
+}

@@ -1,0 +1,274 @@
+//! `tasks/update`: an answer reaches the upstream only under a recorded grant for exactly that
+//! question.
+//!
+//! ```text
+//! see the question and the contract anew ─ judge each answer ─ claim, durable ─ relay ─┬ confirmed: decided
+//!                                   └ any decline: the task fails                      ├ refused: claim released
+//!                                                                                      └ unknown: a later poll settles it
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hangar_ledger::{
+    AnswerHash, Cause, ClaimRef, Command, Decider, DeclineReason, Effect, Entry, Grant, InputKey,
+    QuestionHash, Sight, TaskId,
+};
+use hangar_relay::answer::{self, Verdict, Why};
+use hangar_relay::envelope::Reply;
+use hangar_relay::json::Members;
+use hangar_relay::method::Method;
+use hangar_relay::params::Capabilities;
+use hangar_relay::rewrite::{MetaOf, Own};
+use hangar_relay::task::{self, Payload, Question};
+use hangar_relay::wire::{self, Kind, WireError};
+use hangar_wire::Admission;
+use serde_json::value::RawValue;
+
+use super::get::withheld;
+use super::observe::{Ask, Observed, observe};
+use super::section::{Found, Section};
+use super::{Answer, Call, Outcome, Relayed};
+use crate::http::rescue;
+
+/// The owned part of an update.
+#[derive(Debug)]
+struct Update {
+    task: TaskId,
+    answers: BTreeMap<InputKey, Box<RawValue>>,
+    /// `_meta` of the client's request.
+    meta: Box<RawValue>,
+    capabilities: Box<RawValue>,
+    admission: Admission,
+}
+
+/// What the answers to outstanding questions amount to.
+#[derive(Debug, Default)]
+struct Judged {
+    grants: BTreeMap<InputKey, Grant>,
+    declines: Vec<Command>,
+}
+
+/// After this the relay of an answer has ended, whoever ran it.
+const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
+    let mut answers = BTreeMap::new();
+    for (key, raw) in call.params.input_responses.iter().flat_map(Members::iter) {
+        // A key that no question can have is unknown like any other: ignored.
+        if let Ok(key) = InputKey::try_from(key.to_string()) {
+            answers.insert(key, raw.to_owned());
+        }
+    }
+    let update = Update {
+        task: call.task_id()?,
+        answers,
+        meta: call.params.meta.raw.to_owned(),
+        capabilities: call.params.meta.capabilities.raw.to_owned(),
+        admission: call.admission(),
+    };
+    call.section()
+        .detached(move |section| relay(section, update))
+        .await
+}
+
+async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
+    let Found { entry, role } = section.find(Method::TasksUpdate, &update.task).await?;
+    let refuse = |kind: Kind| {
+        section.count_refusal(Method::TasksUpdate, kind.reason());
+        Err(WireError::from(kind))
+    };
+    if !role.answers() || withheld(&section, &entry).is_some() {
+        return refuse(Kind::Denied);
+    }
+    let entry = section
+        .at_this_time(entry)
+        .await?
+        .ok_or(Kind::TaskNotFound)?;
+    let ack = Answer::result(&section.id, &wire::ack());
+    if !entry.is_live() || update.answers.is_empty() {
+        return Ok(ack);
+    }
+    if update.admission == Admission::Closed {
+        return refuse(Kind::AdmissionClosed);
+    }
+    let own = Own {
+        id: &section.id,
+        meta: MetaOf::Client(&update.meta),
+    };
+    let ask = Ask {
+        body: own.tasks_get(update.task.as_str()).into(),
+        id: &section.id,
+        sight: Sight::Compared,
+    };
+    let (entry, message) = match observe(&section, entry, ask).await? {
+        Observed::Current { entry, message } => (*entry, message),
+        Observed::Settled { .. } => return Ok(ack),
+        Observed::Unavailable { entry, .. } => {
+            return Err(WireError::unavailable(Some(super::wire_status(
+                entry.status(),
+            ))));
+        }
+    };
+    let judged = match Relayed::read(&message, &section.id)?.reply {
+        Reply::Result(result) => judge(&section, &update, &entry, result)?,
+        Reply::Error(_) => return Err(Kind::UpstreamProtocol.into()),
+    };
+    let Some(commands) = judged.commands(&section) else {
+        return Ok(ack);
+    };
+    let key = entry.key.clone();
+    let decided = section
+        .decide(&key, Some(entry), commands)
+        .await
+        .map_err(|undecided| section.undecided(undecided))?;
+    let Some((entry, effects)) = decided else {
+        return Err(Kind::TaskNotFound.into());
+    };
+    let claims = effects.into_iter().find_map(|effect| match effect {
+        Effect::Relay { claims } => Some(claims),
+        Effect::CancelUpstream | Effect::InputRequired => None,
+    });
+    match claims {
+        Some(claims) => send(&section, &update, entry, claims).await,
+        None => Ok(ack),
+    }
+}
+
+/// Judges the answers to what is outstanding now; all others are ignored.
+fn judge(
+    section: &Section,
+    update: &Update,
+    entry: &Entry,
+    result: &RawValue,
+) -> Result<Judged, WireError> {
+    let capabilities = Capabilities::parse(&update.capabilities).map_err(WireError::from)?;
+    let polled = task::polled(result, update.task.as_str()).map_err(|_| Kind::UpstreamProtocol)?;
+    let Payload::InputRequired { requests } = polled.payload else {
+        return Ok(Judged::default());
+    };
+    let mut judged = Judged::default();
+    for question in &requests {
+        let Ok(key) = InputKey::try_from(question.key.to_string()) else {
+            continue;
+        };
+        let Some(raw) = update.answers.get(&key) else {
+            continue;
+        };
+        if entry.slot(&key).is_none() {
+            // Answered, outstanding, and never shown by us: no grant can exist for it.
+            let cause = Cause::ConsentUnavailable;
+            judged.declines.push(Command::Fail { cause });
+            continue;
+        }
+        match verdict(question, raw, &capabilities) {
+            Ok(grant) => {
+                judged.grants.insert(key, grant);
+            }
+            Err(reason) => judged.declines.push(Command::Decline {
+                key,
+                by: Decider::Caller(section.caller.owner.principal.clone()),
+                reason,
+                question: Some(QuestionHash(question.hash)),
+            }),
+        }
+    }
+    Ok(judged)
+}
+
+fn verdict(
+    question: &Question<'_>,
+    raw: &RawValue,
+    capabilities: &Capabilities<'_>,
+) -> Result<Grant, DeclineReason> {
+    match answer::judge(&question.method, raw) {
+        Verdict::Decline(why) => Err(match why {
+            Why::Declined => DeclineReason::Declined,
+            Why::Cancelled => DeclineReason::Cancelled,
+            Why::Null | Why::Malformed => DeclineReason::NotAnAnswer,
+            Why::NoAction => DeclineReason::MissingAction,
+            Why::UnknownAction => DeclineReason::UnknownAction,
+        }),
+        Verdict::Accept if !question.needs.met_by(capabilities).is_yes() => {
+            Err(DeclineReason::CapabilityMissing)
+        }
+        Verdict::Accept => Ok(Grant {
+            question: QuestionHash(question.hash),
+            answer: AnswerHash(answer::hash(raw)),
+        }),
+    }
+}
+
+/// Sends what was claimed, and only that; then tells the ledger how it ended.
+async fn send(
+    section: &Section,
+    update: &Update,
+    entry: Entry,
+    claims: Vec<ClaimRef>,
+) -> Result<Answer, WireError> {
+    let own = Own {
+        id: &section.id,
+        meta: MetaOf::Client(&update.meta),
+    };
+    let granted = claims.iter().filter_map(|claim| {
+        let raw = update.answers.get(&claim.key)?;
+        Some((claim.key.as_str(), &**raw))
+    });
+    let body = own.tasks_update(update.task.as_str(), granted).into();
+    let reply = section
+        .exchange(
+            Method::TasksUpdate,
+            &update.task,
+            body,
+            &section.id,
+            RELAY_TIMEOUT,
+        )
+        .await;
+    let (command, answer) = match &reply {
+        Ok(message) => match Relayed::read(message, &section.id) {
+            Ok(relayed) => match relayed.reply {
+                Reply::Result(_) => (
+                    Command::Confirm { claims },
+                    Ok(Answer::result(&section.id, &wire::ack())),
+                ),
+                Reply::Error(_) => (
+                    Command::Release { claims },
+                    Ok(Answer::relayed(&section.id, &relayed, Outcome::RpcError)),
+                ),
+            },
+            Err(error) => (Command::RelayUnknown { claims }, Err(error)),
+        },
+        Err(failure) if failure.may_have_acted() => (
+            Command::RelayUnknown { claims },
+            Err(rescue::exchange(failure)),
+        ),
+        Err(failure) => (Command::Release { claims }, Err(rescue::exchange(failure))),
+    };
+    let key = entry.key.clone();
+    section
+        .decide(&key, Some(entry), vec![command])
+        .await
+        .map_err(|undecided| section.undecided(undecided))?;
+    answer
+}
+
+// === impl Judged ===
+
+impl Judged {
+    /// One decline in an update relays nothing of it.
+    fn commands(self, section: &Section) -> Option<Vec<Command>> {
+        let Self { grants, declines } = self;
+        if !declines.is_empty() {
+            return Some(declines);
+        }
+        if grants.is_empty() {
+            return None;
+        }
+        let relay = u64::try_from(RELAY_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
+        Some(vec![Command::Claim {
+            principal: section.caller.owner.principal.clone(),
+            grants,
+            deadline: section.gateway.store.now().plus(relay),
+        }])
+    }
+}

@@ -1,0 +1,81 @@
+//! What every request shares.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hangar_ledger::Status;
+use hangar_store::{Health, Store};
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::config::subscribe::Freshness;
+use crate::metrics::Metrics;
+
+/// The parts behind the request path. No lock of it is held across I/O.
+#[derive(Debug)]
+pub struct Gateway {
+    pub config: Arc<Config>,
+    pub store: Arc<dyn Store>,
+    pub metrics: Arc<Metrics>,
+    pub freshness: Arc<Freshness>,
+    /// Class of the objects of this fleet.
+    pub class: String,
+    /// Largest request body in bytes.
+    pub max_body: usize,
+    /// Governance sections, which end even when their client is gone.
+    pub sections: TaskTracker,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    pub fn new(
+        config: Arc<Config>,
+        store: Arc<dyn Store>,
+        metrics: Arc<Metrics>,
+        freshness: Arc<Freshness>,
+        class: String,
+        max_body: usize,
+    ) -> Self {
+        Self {
+            config,
+            store,
+            metrics,
+            freshness,
+            class,
+            max_body,
+            sections: TaskTracker::new(),
+        }
+    }
+
+    /// Brings the gauges up to date that nothing counts by itself; called for a scrape.
+    pub async fn refresh_gauges(&self) {
+        let confirmed = self.freshness.confirmed_at.load(Ordering::Relaxed);
+        #[allow(clippy::cast_precision_loss)] // milliseconds of an age are far below 2^52
+        let age = match confirmed {
+            0 => -1.0,
+            at => crate::unix_millis().saturating_sub(at) as f64 / 1000.0,
+        };
+        self.metrics.config_age.set(age);
+        let degraded = matches!(self.store.health(), Health::Degraded { .. });
+        self.metrics.ledger_degraded.set(i64::from(degraded));
+        match self.store.live().await {
+            Ok(live) => {
+                for status in [Status::Working, Status::InputRequired] {
+                    let count = live.get(&status).copied().unwrap_or(0);
+                    self.metrics
+                        .tasks_live
+                        .with_label_values(&[status.as_str()])
+                        .set(i64::try_from(count).unwrap_or(i64::MAX));
+                }
+            }
+            Err(error) => {
+                let reason = error.reason();
+                self.metrics
+                    .ledger_errors
+                    .with_label_values(&[reason])
+                    .inc();
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The way of a request: each rung checks one thing, and the first that fails answers.
+//!
+//! ```text
+//! header bounds (by the server) ─ origin ─ configuration ─ authenticate ─ rate ─ body ─ envelope ─
+//! header agreement ─ era and method ─ capability ─ admission ─ flow (ownership, policy, relay, response)
+//! ```
+//! Every decision is taken on the body, never on a header that mirrors it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::any;
+use bytes::Bytes;
+use hangar_relay::envelope::{self, Message};
+use hangar_relay::headers::{Routing, TaskName};
+use hangar_relay::json;
+use hangar_relay::method::{self, Method};
+use hangar_relay::params::Params;
+use hangar_relay::wire::{Kind, WireError};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::value::RawValue;
+
+use super::rescue;
+use crate::config::active::Caller;
+use crate::config::{Active, Grant, Upstream};
+use crate::flow::{self, Answer, Call, Outcome};
+use crate::gateway::Gateway;
+
+/// What is known of a request while it climbs; metrics and the access log are made of it.
+#[derive(Debug)]
+pub struct Trail {
+    pub correlation: String,
+    pub tenant: String,
+    pub upstream: String,
+    pub method: &'static str,
+    /// Text of the request's id, once it could be read.
+    pub id: Option<Box<RawValue>>,
+}
+
+/// Which endpoint was asked.
+enum Route {
+    /// `/mcp`: the upstreams of the caller's tenant.
+    Tenant,
+    /// `/mcp/{namespace}/{upstream}`.
+    Upstream { namespace: String, name: String },
+}
+
+/// Header with the id that the access log and the events carry too.
+pub const CORRELATION: &str = "hangar-correlation-id";
+
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+pub fn router(gateway: Arc<Gateway>) -> Router {
+    let tenant = async |State(gateway): State<Arc<Gateway>>, request: Request| {
+        answer(gateway, Route::Tenant, request).await
+    };
+    let upstream = async |State(gateway): State<Arc<Gateway>>,
+                          Path((namespace, name)): Path<(String, String)>,
+                          request: Request| {
+        answer(gateway, Route::Upstream { namespace, name }, request).await
+    };
+    Router::new()
+        .route("/mcp", any(tenant))
+        .route("/mcp/{namespace}/{upstream}", any(upstream))
+        .with_state(gateway)
+}
+
+async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Response {
+    let started = Instant::now();
+    let inflight = Inflight::enter(&gateway);
+    let mut trail = Trail {
+        correlation: uuid::Uuid::now_v7().to_string(),
+        tenant: String::new(),
+        upstream: String::new(),
+        method: "none",
+        id: None,
+    };
+    let answer = match climb(&gateway, &route, request, &mut trail).await {
+        Ok(answer) => answer,
+        Err(error) => Answer::refused(trail.id.as_deref(), &error),
+    };
+    report(&gateway, &trail, &answer, started);
+    drop(inflight);
+    respond(answer, &trail.correlation)
+}
+
+async fn climb(
+    gateway: &Arc<Gateway>,
+    route: &Route,
+    request: Request,
+    trail: &mut Trail,
+) -> Result<Answer, WireError> {
+    let (head, body) = request.into_parts();
+    if head.method != http::Method::POST {
+        return Ok(Answer::method_not_allowed());
+    }
+    check_origin(&head.headers)?;
+    let active = gateway.config.load().ok_or(Kind::NotReady)?;
+    let caller = authenticate(&active, &head.headers)?;
+    trail.tenant.clone_from(&caller.tenant.object.tenant);
+    if let Err(wait) = caller.tenant.bucket.take(Instant::now()) {
+        return Ok(Answer::limited(&Kind::RateLimited.into(), wait));
+    }
+    let body = read_body(&head.headers, body, gateway.max_body).await?;
+    let request = match envelope::parse(&body)? {
+        Message::Request(request) => request,
+        // Core defines none from client to server over HTTP; one that needs no answer gets none.
+        Message::Notification(_) => return Ok(Answer::accepted()),
+    };
+    trail.id = Some(request.id.to_owned());
+    trail.method = method::label(&request.method);
+    let Some(method) = Method::parse(&request.method) else {
+        return Err(unknown_method(&request));
+    };
+    let params = Params::parse(method, &request)?;
+    Routing::read(&head.headers)?.agree(
+        method,
+        &params.meta.protocol_version,
+        params.mirrored_name(),
+        TaskName::MayBeAbsent,
+    )?;
+    if !params.meta.speaks_ours() {
+        return Err(WireError::unsupported_version(
+            &params.meta.protocol_version,
+        ));
+    }
+    if method.is_task() && !params.meta.capabilities.tasks.is_yes() {
+        return Err(WireError::missing_tasks());
+    }
+    let (grant, upstream) = resolve(&active, &caller, route)?;
+    trail.upstream.clone_from(&upstream.label);
+    let call = Call {
+        gateway,
+        active: &active,
+        caller: &caller,
+        grant,
+        upstream,
+        prefix: match route {
+            Route::Tenant => &grant.object.prefix,
+            Route::Upstream { .. } => "",
+        },
+        body: &body,
+        headers: &head.headers,
+        request: &request,
+        params: &params,
+        correlation: &trail.correlation,
+    };
+    match method {
+        Method::Discover => flow::discover::run(&call).await,
+        Method::ToolsList => flow::list::run(&call).await,
+        Method::ToolsCall => flow::call::run(&call).await,
+        Method::TasksGet => flow::get::run(&call).await,
+        Method::TasksUpdate => flow::update::run(&call).await,
+        Method::TasksCancel => flow::cancel::run(&call).await,
+    }
+}
+
+/// Browsers name the page's origin; only pages of this machine may call, so that no page of the
+/// internet reaches a gateway through a rebound name.
+fn check_origin(headers: &HeaderMap) -> Result<(), WireError> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let host = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"))
+        .map(|(_, authority)| match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+            _ => authority,
+        });
+    match host {
+        Some(host) if LOOPBACK_HOSTS.contains(&host) => Ok(()),
+        _ => Err(Kind::OriginForbidden.into()),
+    }
+}
+
+/// A credential decides or refuses; only where there is none may the caller be anonymous.
+fn authenticate(active: &Active, headers: &HeaderMap) -> Result<Caller, WireError> {
+    let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
+    let caller = match (credentials.next(), credentials.next()) {
+        (None, _) => active.anonymous(),
+        (Some(credential), None) => bearer(credential).and_then(|key| active.caller_of_key(key)),
+        (Some(_), Some(_)) => None,
+    };
+    caller.ok_or_else(|| Kind::Unauthenticated.into())
+}
+
+fn bearer(credential: &HeaderValue) -> Option<&[u8]> {
+    let (scheme, key) = credential.as_bytes().split_at_checked(7)?;
+    let key = key.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !key.is_empty()).then_some(key)
+}
+
+async fn read_body(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, WireError> {
+    let is_json = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case("application/json"));
+    if !is_json {
+        return Err(Kind::UnsupportedMediaType.into());
+    }
+    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Kind::BodyTooLarge.into()),
+        Ok(Err(_)) | Err(_) => Err(Kind::InvalidRequest.into()),
+    }
+}
+
+/// A request of the older eras begins with `initialize` and has no envelope: it is told which
+/// revision is spoken. Everything else that is not built or was removed is an unknown method.
+fn unknown_method(request: &envelope::Request<'_>) -> WireError {
+    let has_envelope = request
+        .params
+        .and_then(|params| json::Members::of(params).ok())
+        .is_some_and(|members| members.get("_meta").is_some());
+    if request.method == "initialize" && !has_envelope {
+        let version = request
+            .params
+            .and_then(|params| json::Members::of(params).ok())
+            .and_then(|members| {
+                members
+                    .string("protocolVersion")
+                    .map(std::borrow::Cow::into_owned)
+            });
+        return WireError::unsupported_version(version.as_deref().unwrap_or_default());
+    }
+    Kind::UnknownMethod.into()
+}
+
+/// What the caller may reach under this route. An upstream that does not exist and one that is not
+/// granted are the same answer.
+fn resolve<'a>(
+    active: &'a Active,
+    caller: &'a Caller,
+    route: &Route,
+) -> Result<(&'a Arc<Grant>, &'a Arc<Upstream>), WireError> {
+    let grants = &caller.tenant.grants;
+    let grant = match route {
+        Route::Upstream { namespace, name } => grants.iter().find(|grant| {
+            &grant.object.upstream_namespace == namespace && &grant.object.upstream_name == name
+        }),
+        Route::Tenant => match grants.as_slice() {
+            [only] => Some(only),
+            [] => None,
+            [_, _, ..] => return Err(rescue::several_upstreams(grants.len())),
+        },
+    };
+    grant
+        .and_then(|grant| Some((grant, active.upstream(grant)?)))
+        .ok_or_else(|| Kind::EndpointNotFound.into())
+}
+
+fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started: Instant) {
+    let Trail {
+        correlation,
+        tenant,
+        upstream,
+        method,
+        id: _,
+    } = trail;
+    let elapsed = started.elapsed();
+    let outcome = answer.outcome.as_str();
+    gateway
+        .metrics
+        .requests
+        .with_label_values(&[tenant, upstream, *method, outcome])
+        .inc();
+    gateway
+        .metrics
+        .request_seconds
+        .with_label_values(&[tenant])
+        .observe(elapsed.as_secs_f64());
+    let (status, reason) = (answer.status.as_u16(), answer.reason);
+    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+    match answer.outcome {
+        Outcome::Ok | Outcome::ToolError | Outcome::RpcError => {
+            tracing::info!(
+                correlation,
+                tenant,
+                upstream,
+                method,
+                outcome,
+                reason,
+                status,
+                micros,
+                "request"
+            );
+        }
+        Outcome::Denied | Outcome::Drift | Outcome::Upstream | Outcome::Limited => {
+            tracing::warn!(
+                correlation,
+                tenant,
+                upstream,
+                method,
+                outcome,
+                reason,
+                status,
+                micros,
+                "request"
+            );
+        }
+    }
+}
+
+fn respond(answer: Answer, correlation: &str) -> Response {
+    let Answer {
+        status,
+        body,
+        retry_after,
+        outcome: _,
+        reason: _,
+    } = answer;
+    let is_empty = body.is_empty();
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    if !is_empty {
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+    }
+    if let Ok(value) = HeaderValue::from_str(correlation) {
+        headers.insert(CORRELATION, value);
+    }
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    match status {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        StatusCode::UNAUTHORIZED => {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        _ => {}
+    }
+    response
+}
+
+/// Counts a request while it is answered, also when its client goes away.
+struct Inflight(prometheus::IntGauge);
+
+// === impl Inflight ===
+
+impl Inflight {
+    fn enter(gateway: &Gateway) -> Self {
+        gateway.metrics.inflight.inc();
+        Self(gateway.metrics.inflight.clone())
+    }
+}
+
+impl Drop for Inflight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

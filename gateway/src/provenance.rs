@@ -1,0 +1,86 @@
+//! `hangar-gateway provenance export|verify`.
+//!
+//! A line of an export is the exact bytes of an event, in the order of commits. Verification needs
+//! nothing but the file.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use hangar_ledger::Summary;
+use hangar_store::Reader;
+
+use crate::args::{Provenance, StoreUrl};
+
+const PAGE: usize = 1000;
+
+pub(crate) fn run(command: Provenance) -> ExitCode {
+    let result = match command {
+        Provenance::Export { store, output } => export(&store, output.as_deref()),
+        Provenance::Verify { file } => verify(&file),
+    };
+    result.unwrap_or_else(|error| {
+        let _ = writeln!(io::stderr(), "error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+fn export(store: &StoreUrl, output: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let StoreUrl(path) = store;
+    let reader = Reader::open(path)
+        .with_context(|| format!("ledger {} cannot be opened", path.display()))?;
+    let target: Box<dyn Write> = match output {
+        Some(path) => Box::new(
+            File::create(path).with_context(|| format!("{} cannot be written", path.display()))?,
+        ),
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut target = BufWriter::new(target);
+    let mut after = 0;
+    loop {
+        let page = reader
+            .events(after, PAGE)
+            .context("events cannot be read")?;
+        let Some((last, _)) = page.last() else {
+            break;
+        };
+        after = *last;
+        for (_, line) in page {
+            target
+                .write_all(&line)
+                .and_then(|()| target.write_all(b"\n"))?;
+        }
+    }
+    target.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify(file: &Path) -> anyhow::Result<ExitCode> {
+    let open = File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    let lines = BufReader::new(open)
+        .split(b'\n')
+        .collect::<io::Result<Vec<_>>>()
+        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let mut out = io::stdout().lock();
+    match hangar_ledger::verify(lines.iter().map(Vec::as_slice)) {
+        Ok(summary) => {
+            let Summary {
+                events,
+                chains,
+                live,
+                ended: _,
+            } = summary;
+            writeln!(
+                out,
+                "chain holds: {events} events of {chains} tasks, {live} of them live"
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(broken) => {
+            writeln!(out, "chain is broken: {broken}")?;
+            Ok(ExitCode::from(1))
+        }
+    }
+}

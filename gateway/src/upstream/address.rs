@@ -1,0 +1,182 @@
+//! Which addresses an upstream may have, checked after name resolution.
+//!
+//! Loopback, link-local, unspecified, multicast and cloud metadata addresses are refused unless a
+//! rule allows them: an `McpUpstream` must not turn the gateway into a way into its own pod or node.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use hangar_wire::AddressRules;
+
+/// The rules of a configuration, parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    allow: Vec<Network>,
+    deny: Vec<Network>,
+}
+
+/// Why rules cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an address range such as 10.0.0.0/8")]
+pub struct Error(String);
+
+/// An address range in CIDR notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Network {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// Metadata services outside the link-local range: AWS over IPv6 and Alibaba Cloud.
+const METADATA: [IpAddr; 2] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+];
+
+// === impl Policy ===
+
+impl Policy {
+    pub fn parse(rules: &AddressRules) -> Result<Self, Error> {
+        let AddressRules { allow, deny } = rules;
+        let parse = |list: &[String]| {
+            list.iter()
+                .map(|text| text.parse())
+                .collect::<Result<Vec<Network>, Error>>()
+        };
+        Ok(Self {
+            allow: parse(allow)?,
+            deny: parse(deny)?,
+        })
+    }
+
+    /// True when a connection may go there. Deny wins; then allow; then the built-in refusals.
+    pub fn permits(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if self.deny.iter().any(|network| network.contains(address)) {
+            return false;
+        }
+        self.allow.iter().any(|network| network.contains(address))
+            || !refused_unless_allowed(address)
+    }
+}
+
+fn refused_unless_allowed(address: IpAddr) -> bool {
+    METADATA.contains(&address)
+        || address.is_loopback()
+        || address.is_unspecified()
+        || address.is_multicast()
+        || match address {
+            IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        }
+}
+
+// === impl Network ===
+
+impl Network {
+    fn contains(self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                u32::from(network) & mask == u32::from(address) & mask
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.prefix))
+                    .unwrap_or(0);
+                u128::from(network) & mask == u128::from(address) & mask
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refuse = || Error(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| refuse())?;
+        let widest = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            Some(digits) => digits.parse().map_err(|_| refuse())?,
+            None => widest,
+        };
+        if prefix > widest {
+            return Err(refuse());
+        }
+        Ok(Self { address, prefix })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mk_policy(allow: &[&str], deny: &[&str]) -> Policy {
+        let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Policy::parse(&AddressRules {
+            allow: list(allow),
+            deny: list(deny),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn the_machine_itself_is_out_of_reach_unless_allowed() {
+        let policy = mk_policy(&[], &[]);
+        for inside in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+            "169.254.169.254",
+            "fe80::1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "::",
+            "255.255.255.255",
+            "224.0.0.1",
+            "fd00:ec2::254",
+            "100.100.100.200",
+        ] {
+            assert!(!policy.permits(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in [
+            "10.0.0.1",
+            "192.168.1.1",
+            "93.184.216.34",
+            "fd00::1",
+            "2001:db8::1",
+        ] {
+            assert!(policy.permits(outside.parse().unwrap()), "{outside}");
+        }
+    }
+
+    #[test]
+    fn deny_wins_over_allow() {
+        let policy = mk_policy(&["127.0.0.0/8"], &["127.0.0.2", "10.0.0.0/8"]);
+        assert!(policy.permits("127.0.0.1".parse().unwrap()));
+        assert!(policy.permits("::ffff:127.0.0.1".parse().unwrap()));
+        assert!(!policy.permits("127.0.0.2".parse().unwrap()));
+        assert!(!policy.permits("10.200.0.1".parse().unwrap()));
+        assert!(mk_policy(&["0.0.0.0/0"], &[]).permits("127.0.0.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_bad_range_is_named() {
+        for bad in ["10.0.0.0/33", "ten/8", "::/129", "10.0.0.0/", ""] {
+            let rules = AddressRules {
+                allow: vec![bad.into()],
+                deny: vec![],
+            };
+            assert!(Policy::parse(&rules).unwrap_err().to_string().contains(bad));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! One request to an upstream and the reply to it, as JSON or from an event stream.
+//!
+//! Guarantees: bounded in time and bytes; nothing of the client's headers crosses; a JSON-RPC reply
+//! is read under any HTTP status; a redirect is an error.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use hangar_relay::envelope::{self, Incoming};
+use hangar_relay::sse;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming as Body;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::client::{self, Http};
+use crate::config::Upstream;
+
+/// One request on its way.
+#[derive(Debug)]
+pub struct Exchange<'a> {
+    pub http: &'a Http,
+    pub upstream: &'a Upstream,
+    /// Routing headers of the protocol.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub body: Bytes,
+    /// The id in `body`: the reply must carry it.
+    pub id: &'a RawValue,
+    pub deadline: Instant,
+}
+
+/// Bytes of comments and of events that are no messages, in one stream.
+const MAX_JUNK_BYTES: usize = 1 << 20;
+
+/// Why there is no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Too many exchanges with this upstream are in flight.
+    #[error("too many requests to this upstream are in flight")]
+    Busy,
+    #[error("request cannot be made")]
+    Request(#[source] http::Error),
+    #[error(transparent)]
+    Http(#[from] client::Error),
+    #[error("upstream did not answer in time")]
+    Timeout,
+    #[error("answer of the upstream broke off")]
+    Broken(#[source] hyper::Error),
+    #[error("answer of the upstream is larger than {most} bytes")]
+    TooLarge { most: u64 },
+    #[error("upstream answered with a redirect, which is never followed")]
+    Redirect,
+    #[error("upstream asks for patience")]
+    Throttled { retry_after: Option<u64> },
+    #[error("upstream answered HTTP {0} without a JSON-RPC reply")]
+    Status(StatusCode),
+    #[error("answer of the upstream is no reply to this request: {0}")]
+    NoReply(&'static str),
+}
+
+// === impl Failure ===
+
+impl Failure {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Request(_) => "request",
+            Self::Http(client::Error::Connect(_)) => "connect",
+            Self::Http(client::Error::Broken(_)) | Self::Broken(_) => "broken",
+            Self::Timeout => "timeout",
+            Self::TooLarge { .. } => "too_large",
+            Self::Redirect => "redirect",
+            Self::Throttled { .. } => "throttled",
+            Self::Status(_) => "http_status",
+            Self::NoReply(reason) => reason,
+        }
+    }
+
+    /// The upstream is not to blame, and was not asked.
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Self::Busy | Self::Request(_))
+    }
+
+    /// Whether the upstream can have acted on the request.
+    pub fn may_have_acted(&self) -> bool {
+        match self {
+            // Never sent, or refused before it acted.
+            Self::Busy
+            | Self::Request(_)
+            | Self::Http(client::Error::Connect(_))
+            | Self::Throttled { .. }
+            | Self::Redirect => false,
+            Self::Status(status) => status.is_server_error() || status.is_success(),
+            Self::Http(client::Error::Broken(_))
+            | Self::Broken(_)
+            | Self::Timeout
+            | Self::TooLarge { .. }
+            | Self::NoReply(_) => true,
+        }
+    }
+}
+
+/// Sends a request and returns the text of the reply to it.
+pub async fn send(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
+    let deadline = exchange.deadline;
+    tokio::time::timeout_at(deadline, exchange_once(exchange))
+        .await
+        .unwrap_or(Err(Failure::Timeout))
+}
+
+/// The instant at which an exchange of this upstream ends, at most `most` from now.
+pub fn deadline(upstream: &Upstream, most: Duration) -> Instant {
+    let configured = Duration::from_millis(upstream.object.limits.request_timeout_ms);
+    Instant::now() + configured.min(most)
+}
+
+async fn exchange_once(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
+    let Exchange {
+        http,
+        upstream,
+        headers,
+        body,
+        id,
+        deadline: _,
+    } = exchange;
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = upstream.uri.clone();
+    let outgoing = request.headers_mut();
+    outgoing.extend(headers);
+    outgoing.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    outgoing.insert(
+        header::ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    let response = http.send(request).await?;
+    let status = response.status();
+    if status.is_redirection() {
+        return Err(Failure::Redirect);
+    }
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        let retry_after = response
+            .headers()
+            .get(header::RETRY_AFTER)
+            .and_then(|value| value.to_str().ok()?.parse().ok());
+        return Err(Failure::Throttled { retry_after });
+    }
+    let most = upstream.object.limits.max_response_bytes;
+    if is_stream(&response) {
+        return read_stream(response, id, most).await;
+    }
+    let text = read_whole(response, most).await?;
+    // Under a good status the caller reads the reply, once. Under another it may be none at all.
+    if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
+    {
+        Ok(text)
+    } else {
+        Err(Failure::Status(status))
+    }
+}
+
+fn is_stream(response: &Response<Body>) -> bool {
+    response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
+}
+
+async fn read_whole(response: Response<Body>, most: u64) -> Result<Bytes, Failure> {
+    let mut body = response.into_body();
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    let mut size = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else {
+            continue;
+        };
+        size += data.len() as u64;
+        if size > most {
+            return Err(Failure::TooLarge { most });
+        }
+        // A body of one frame, the usual case, is never copied.
+        if first.is_none() && rest.is_empty() {
+            first = Some(data);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            rest.extend_from_slice(&first);
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(first.unwrap_or_else(|| rest.freeze()))
+}
+
+/// Reads events until the reply to this request. Notifications before it are passed over.
+async fn read_stream(response: Response<Body>, id: &RawValue, most: u64) -> Result<Bytes, Failure> {
+    let status = response.status();
+    let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut parser = sse::Parser::new(sse::Limits {
+        event_bytes: most_bytes,
+        junk_bytes: MAX_JUNK_BYTES,
+    });
+    let mut body = response.into_body();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else {
+            continue;
+        };
+        let mut chunk = data.as_ref();
+        while let Some(event) = parser.next(&mut chunk).map_err(unreadable)? {
+            match envelope::parse_incoming(event.as_bytes(), id) {
+                Ok(Incoming::Reply(..)) => return Ok(event.into()),
+                Ok(Incoming::Notification(_)) => {}
+                // Not JSON at all: passed over, but only so much of it.
+                Err(envelope::Error::Json(_)) => parser.reject(event.len()).map_err(unreadable)?,
+                Err(error) => return Err(Failure::NoReply(error.reason())),
+            }
+        }
+    }
+    if status.is_success() {
+        Err(Failure::NoReply("stream_ended"))
+    } else {
+        Err(Failure::Status(status))
+    }
+}
+
+fn unreadable(error: sse::Error) -> Failure {
+    Failure::NoReply(error.reason())
+}

@@ -1,0 +1,96 @@
+//! Which contract of a tool may be invoked.
+//!
+//! `spec.tools.pins` wins; else, by mode, the first contract ever seen (kept in the store), nothing
+//! (Explicit), or anything (Disabled). A task's own binding is another matter: it is checked on
+//! every payload, whatever the mode.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use hangar_ledger::ToolDigest;
+use hangar_relay::contract::Tool;
+use hangar_store::{PinKey, Store};
+use hangar_wire::PinningMode;
+
+use crate::config::Upstream;
+
+/// First-use pins read from the store. They are never replaced there, so a copy stays true.
+#[derive(Debug, Default)]
+pub struct Known {
+    pins: Mutex<HashMap<String, ToolDigest>>,
+}
+
+/// Whether a contract may be invoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Approved,
+    /// Another contract is pinned.
+    Drifted,
+    /// The mode asks for a pin and there is none.
+    NotPinned,
+}
+
+/// Judges a contract, and pins it where it is the first one seen.
+pub async fn judge(
+    store: &dyn Store,
+    class: &str,
+    upstream: &Upstream,
+    tool: &Tool,
+) -> Result<Verdict, hangar_store::Error> {
+    let pinning = &upstream.object.pinning;
+    if let Some(approved) = pinning.pins.get(&tool.name) {
+        return Ok(verdict(approved.contains(&tool.digest)));
+    }
+    match pinning.mode {
+        PinningMode::Disabled => Ok(Verdict::Approved),
+        PinningMode::Explicit => Ok(Verdict::NotPinned),
+        PinningMode::FirstUse => {
+            let pinned = first_use(store, class, upstream, tool).await?;
+            Ok(verdict(pinned == ToolDigest(tool.digest)))
+        }
+    }
+}
+
+fn verdict(equal: bool) -> Verdict {
+    if equal {
+        Verdict::Approved
+    } else {
+        Verdict::Drifted
+    }
+}
+
+async fn first_use(
+    store: &dyn Store,
+    class: &str,
+    upstream: &Upstream,
+    tool: &Tool,
+) -> Result<ToolDigest, hangar_store::Error> {
+    let known = &upstream.runtime.pins;
+    if let Some(pinned) = known.lock().get(&tool.name) {
+        return Ok(*pinned);
+    }
+    let key = PinKey {
+        class: class.to_owned(),
+        namespace: upstream.object.namespace.clone(),
+        name: upstream.object.name.clone(),
+        tool: tool.name.clone(),
+    };
+    let pinned = if let Some(pinned) = store.pin(&key).await? {
+        pinned
+    } else {
+        let contract = tool.raw.get().as_bytes().to_vec();
+        store
+            .pin_first(key, ToolDigest(tool.digest), contract)
+            .await?
+    };
+    known.lock().insert(tool.name.clone(), pinned.digest);
+    Ok(pinned.digest)
+}
+
+// === impl Known ===
+
+impl Known {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, ToolDigest>> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads: prepared statements on pooled read-only connections.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use hangar_ledger::{
+    Entry, Millis, Owner, Status, TaskId, TaskKey, TenantRef, ToolDigest, UpstreamUid,
+};
+use hangar_wire::Sha256Hex;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::schema;
+use crate::{Error, PinKey, Pinned, Scope, Whose};
+
+/// Connections that only read. A connection that failed is dropped, not used again.
+#[derive(Debug)]
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// By owner: its own tasks, and those recorded without a principal.
+///
+/// The index is named because the planner prefers the primary key, and would then read a foreign
+/// task's row before it refuses it: slower than an absent one.
+pub(super) const BY_OWNER: &str = "select body from entry indexed by entry_owner
+    where namespace = ?1 and tenant = ?2 and task = ?3 and upstream = ?4 and principal in (?5, '')";
+pub(super) const BY_TENANT: &str = "select body from entry indexed by entry_owner
+    where namespace = ?1 and tenant = ?2 and task = ?3 and upstream = ?4";
+const BY_KEY: &str = "select body from entry where upstream = ?1 and task = ?2";
+pub(super) const DUE: &str =
+    "select upstream, task from entry where due_at <= ?1 order by due_at limit ?2";
+pub(super) const DUE_OF: &str = "select upstream, task from entry
+    where live = 1 and namespace = ?1 and tenant = ?2 and due_at <= ?3 order by due_at limit ?4";
+const LIVE: &str = "select status, sum(entries) from tally where live = 1 group by status";
+pub(super) const LIVE_OF: &str = "select coalesce(sum(entries), 0) from tally
+    where namespace = ?1 and tenant = ?2 and live = 1";
+pub(super) const PIN: &str = "select digest, contract, at from pin
+    where class = ?1 and namespace = ?2 and name = ?3 and tool = ?4";
+const EVENTS: &str = "select seq, body from event where seq > ?1 order by seq limit ?2";
+/// Connections kept for the next read.
+const MAX_IDLE: usize = 16;
+
+// === impl Readers ===
+
+impl Readers {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// Refuses a file that this binary cannot read.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let connection = schema::open_read_only(&self.path)?;
+        schema::version(&connection).map(|_| ())
+    }
+
+    pub(super) fn lookup(
+        &self,
+        scope: &Scope,
+        upstream: &UpstreamUid,
+        task: &TaskId,
+    ) -> Result<Option<Entry>, Error> {
+        let body = match scope {
+            Scope::Owner(owner) => {
+                let (namespace, tenant) = schema::tenant_columns(owner.tenant.as_ref());
+                let principal = schema::principal_column(owner);
+                let values = (namespace, tenant, task.as_str(), &upstream.0, principal);
+                self.with(|c| one(c, BY_OWNER, values, |row| row.get(0)))?
+            }
+            Scope::Tenant(of) => {
+                let (namespace, tenant) = schema::tenant_columns(Some(of));
+                let values = (namespace, tenant, task.as_str(), &upstream.0);
+                self.with(|c| one(c, BY_TENANT, values, |row| row.get(0)))?
+            }
+        };
+        let entry = decode(body)?;
+        // Paired with the index: what is decoded must say the same as what was searched.
+        Ok(entry.filter(|entry| admits(scope, &entry.birth.owner)))
+    }
+
+    pub(super) fn get(&self, key: &TaskKey) -> Result<Option<Entry>, Error> {
+        let values = (&key.upstream.0, key.task.as_str());
+        decode(self.with(|c| one(c, BY_KEY, values, |row| row.get(0)))?)
+    }
+
+    pub(super) fn due(
+        &self,
+        whose: &Whose,
+        now: Millis,
+        limit: usize,
+    ) -> Result<Vec<TaskKey>, Error> {
+        let (now, limit) = (signed(now.0), signed(limit as u64));
+        let rows: Vec<(String, String)> = self.with(|c| match whose {
+            Whose::All => all(c, DUE, params![now, limit], pair),
+            Whose::Live(tenant) => {
+                let (namespace, tenant) = schema::tenant_columns(tenant.as_ref());
+                all(c, DUE_OF, params![namespace, tenant, now, limit], pair)
+            }
+        })?;
+        let key = |(upstream, task): (String, String)| {
+            let task = task.try_into().map_err(Error::Record)?;
+            Ok(TaskKey::new(UpstreamUid(upstream), task))
+        };
+        rows.into_iter().map(key).collect()
+    }
+
+    pub(super) fn live(&self) -> Result<BTreeMap<Status, u64>, Error> {
+        let count = |row: &Row<'_>| {
+            let text: String = row.get(0)?;
+            Ok((Status::parse(&text), unsigned(row.get(1)?)))
+        };
+        let rows = self.with(|c| all(c, LIVE, [], count))?;
+        let known = rows
+            .into_iter()
+            .filter_map(|(status, n)| Some((status?, n)));
+        Ok(known.collect())
+    }
+
+    pub(super) fn live_of(&self, tenant: Option<&TenantRef>) -> Result<u64, Error> {
+        let values = schema::tenant_columns(tenant);
+        let count = self.with(|c| one(c, LIVE_OF, values, |row| row.get(0)))?;
+        Ok(count.map_or(0, unsigned))
+    }
+
+    pub(super) fn pin(&self, key: &PinKey) -> Result<Option<Pinned>, Error> {
+        self.with(|c| read_pin(c, key))
+    }
+
+    pub(super) fn events(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let numbered = |row: &Row<'_>| Ok((unsigned(row.get(0)?), row.get(1)?));
+        let values = (signed(after), signed(limit as u64));
+        self.with(|c| all(c, EVENTS, values, numbered))
+    }
+
+    /// Runs a read on an idle connection, or on a new one.
+    fn with<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => schema::open_read_only(&self.path)?,
+        };
+        let answer = read(&connection).map_err(Error::Sqlite)?;
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < MAX_IDLE {
+            idle.push(connection);
+        }
+        Ok(answer)
+    }
+}
+
+/// Who may see whose task, as `BY_OWNER` and `BY_TENANT` say it.
+fn admits(scope: &Scope, owner: &Owner) -> bool {
+    match scope {
+        Scope::Tenant(tenant) => owner.tenant.as_ref() == Some(tenant),
+        Scope::Owner(caller) => {
+            let Owner { tenant, principal } = owner;
+            *tenant == caller.tenant && (principal.is_none() || *principal == caller.principal)
+        }
+    }
+}
+
+/// The pin that stands; used by the writer as well, inside its transaction.
+pub(super) fn read_pin(connection: &Connection, key: &PinKey) -> rusqlite::Result<Option<Pinned>> {
+    let PinKey {
+        class,
+        namespace,
+        name,
+        tool,
+    } = key;
+    let pinned = |row: &Row<'_>| {
+        let text: String = row.get(0)?;
+        let digest: Sha256Hex = text.parse().map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
+        })?;
+        Ok(Pinned {
+            digest: ToolDigest(digest),
+            contract: row.get(1)?,
+            at: Millis(unsigned(row.get(2)?)),
+        })
+    };
+    one(connection, PIN, (class, namespace, name, tool), pinned)
+}
+
+/// SQLite has signed numbers only; the end of time stays the end of time.
+pub(super) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn one<T>(
+    connection: &Connection,
+    text: &str,
+    values: impl rusqlite::Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    let mut statement = connection.prepare_cached(text)?;
+    statement.query_row(values, read).optional()
+}
+
+fn all<T>(
+    connection: &Connection,
+    text: &str,
+    values: impl rusqlite::Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut statement = connection.prepare_cached(text)?;
+    let rows = statement.query_map(values, read)?;
+    rows.collect()
+}
+
+fn pair(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+fn decode(body: Option<Vec<u8>>) -> Result<Option<Entry>, Error> {
+    body.map(|bytes| Entry::decode(&bytes).map_err(Error::Record))
+        .transpose()
+}

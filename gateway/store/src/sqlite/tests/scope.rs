@@ -1,0 +1,135 @@
+//! Who sees what, and by which index.
+
+use super::*;
+
+fn shared(tenant: &str) -> Owner {
+    Owner::new(mk_tenant(tenant), None)
+}
+
+#[tokio::test]
+async fn who_may_see_whose_task() {
+    let (_folder, store) = mk_store();
+    let mut elsewhere = mk_owner("acme", "alice");
+    elsewhere.tenant.as_mut().unwrap().namespace = "evil".into();
+    let tasks = [
+        ("alice", mk_owner("acme", "alice")),
+        ("shared", shared("acme")),
+        ("globex", mk_owner("globex", "alice")),
+        ("open", Owner::anonymous()),
+        ("elsewhere", elsewhere.clone()),
+    ];
+    for (task, owner) in &tasks {
+        born(&store, task, owner.clone()).await;
+    }
+    let table: [(Scope, &[&str]); 8] = [
+        (
+            Scope::Owner(mk_owner("acme", "alice")),
+            &["alice", "shared"],
+        ),
+        (Scope::Owner(mk_owner("acme", "bob")), &["shared"]),
+        (Scope::Owner(shared("acme")), &["shared"]),
+        (Scope::Owner(mk_owner("globex", "alice")), &["globex"]),
+        (Scope::Owner(Owner::anonymous()), &["open"]),
+        (Scope::Owner(elsewhere), &["elsewhere"]),
+        (Scope::Tenant(mk_tenant("acme")), &["alice", "shared"]),
+        (Scope::Tenant(mk_tenant("nobody")), &[]),
+    ];
+    let upstream = mk_key("x").upstream;
+    for (scope, seen) in table {
+        for (task, owner) in &tasks {
+            let id = task.parse().unwrap();
+            let entry = store.lookup(&scope, &upstream, &id).await.unwrap();
+            let expected = seen.contains(task).then_some(owner);
+            let found = entry.as_ref().map(|entry| &entry.birth.owner);
+            assert_eq!(found, expected, "{task} for {scope:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_id_of_two_upstreams_is_two_entries() {
+    let (_folder, store) = mk_store();
+    let owner = mk_owner("acme", "alice");
+    let keys = ["uid-a", "uid-b"]
+        .map(|uid| TaskKey::new(UpstreamUid(uid.into()), "same".parse().unwrap()));
+    for key in &keys {
+        store.commit(birth(key, owner.clone())).await.unwrap();
+    }
+    for key in &keys {
+        let scope = Scope::Owner(owner.clone());
+        let entry = store
+            .lookup(&scope, &key.upstream, &key.task)
+            .await
+            .unwrap();
+        assert_eq!(entry.unwrap().key, *key);
+    }
+}
+
+/// The steps of a query's plan.
+fn plan(store: &SqliteStore, text: &str) -> String {
+    let connection = schema::open_read_only(&store.options.path).unwrap();
+    let mut statement = connection
+        .prepare(&format!("explain query plan {text}"))
+        .unwrap();
+    let values = vec![rusqlite::types::Null; statement.parameter_count()];
+    let step = |row: &rusqlite::Row<'_>| row.get::<_, String>("detail");
+    let steps = statement
+        .query_map(rusqlite::params_from_iter(values), step)
+        .unwrap();
+    steps.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+}
+
+#[tokio::test]
+async fn every_read_of_the_path_is_by_index() {
+    let (_folder, store) = mk_store();
+    let entry = born(&store, "t", mk_owner("acme", "alice")).await;
+    let writer = schema::open(&store.options.path).unwrap();
+    let rows = "with recursive n(i) as (select 0 union all select i + 1 from n where i < 99999)
+        insert into entry select 'uid-reports', 'task-' || i, '=hangar', '=acme', '=key:alice',
+        'working', 1, i, 1, ?1 from n";
+    writer.execute(rows, [entry.encode()]).unwrap();
+    let upstream = mk_key("t").upstream;
+    let hit = Scope::Owner(mk_owner("acme", "alice"));
+    let foreign = Scope::Owner(mk_owner("globex", "alice"));
+    for task in ["task-0", "task-77777", "task-99999"] {
+        let id = task.parse().unwrap();
+        assert!(store.lookup(&hit, &upstream, &id).await.unwrap().is_some());
+        assert!(
+            store
+                .lookup(&foreign, &upstream, &id)
+                .await
+                .unwrap()
+                .is_none()
+        );
+    }
+    let due = store.due(&Whose::All, Millis(2), 9).await.unwrap();
+    assert_eq!(due.len(), 3);
+    let table = [
+        (
+            read::BY_OWNER,
+            "USING INDEX entry_owner (namespace=? AND tenant=? AND task=? AND upstream=? AND principal=?)",
+        ),
+        (
+            read::BY_TENANT,
+            "USING INDEX entry_owner (namespace=? AND tenant=? AND task=? AND upstream=?)",
+        ),
+        (read::DUE, "INDEX entry_due (due_at<?)"),
+        (
+            read::DUE_OF,
+            "INDEX entry_live (namespace=? AND tenant=? AND due_at<?)",
+        ),
+        (
+            read::LIVE_OF,
+            "USING PRIMARY KEY (namespace=? AND tenant=?)",
+        ),
+        (
+            read::PIN,
+            "USING PRIMARY KEY (class=? AND namespace=? AND name=? AND tool=?)",
+        ),
+    ];
+    for (text, index) in table {
+        let plan = plan(&store, text);
+        assert!(plan.contains(index), "{plan}");
+        assert!(!plan.contains("SCAN") && !plan.contains("TEMP"), "{plan}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Debounce, and nothing before everything is loaded.
+
+use hangar_operator_core::{Object, SecretView};
+use hangar_wire::{AddressRules, Generation};
+
+use super::*;
+use crate::epoch::folder::FolderEpoch;
+use crate::state::StateDir;
+
+struct Rig {
+    changes: mpsc::Sender<Change>,
+    publisher: Arc<Publisher>,
+    stop: CancellationToken,
+    _dir: tempfile::TempDir,
+}
+
+async fn mk_rig() -> Rig {
+    let dir = tempfile::tempdir().unwrap();
+    let epochs = FolderEpoch::new(StateDir::new(dir.path()));
+    let publisher = Arc::new(Publisher::start(Box::new(epochs)).await.unwrap());
+    let settings = Settings {
+        class: "hangar".into(),
+        policy_namespaces: None,
+        addresses: AddressRules::default(),
+    };
+    let (verdicts, _) = watch::channel(Verdicts::default());
+    let metrics = Metrics::new().unwrap();
+    let control = Control::new(settings, Arc::clone(&publisher), verdicts, metrics);
+    let (changes, receiver) = mpsc::channel(8);
+    let stop = CancellationToken::new();
+    tokio::spawn(control.run(receiver, stop.clone()));
+    Rig {
+        changes,
+        publisher,
+        stop,
+        _dir: dir,
+    }
+}
+
+fn mk_reset(kind: ObjectKind) -> Change {
+    Change::Reset {
+        kind,
+        objects: vec![],
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_published_before_every_kind_is_loaded() {
+    let rig = mk_rig().await;
+    for kind in [ObjectKind::McpUpstream, ObjectKind::TenantPolicy] {
+        rig.changes.send(mk_reset(kind)).await.unwrap();
+    }
+    let mut current = rig.publisher.subscribe();
+    // Paused time: this ends only after every timer before it ran, the debounce included.
+    let waited = tokio::time::timeout(DEBOUNCE_AT_MOST, current.changed()).await;
+    assert!(waited.is_err());
+    rig.changes.send(mk_reset(ObjectKind::Secret)).await.unwrap();
+    let published = current.wait_for(Option::is_some).await.unwrap().clone();
+    assert_eq!(published.unwrap().held.term.generation, Generation(1));
+    rig.stop.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_changes_cannot_put_a_compile_off_for_ever() {
+    let now = Instant::now();
+    let mut due = Due::extend(None, now);
+    assert_eq!(due.at, now + DEBOUNCE);
+    for step in 1..100 {
+        due = Due::extend(Some(due), now + Duration::from_millis(40) * step);
+    }
+    assert_eq!(due.at, now + DEBOUNCE_AT_MOST);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_without_effect_keep_the_generation() {
+    let rig = mk_rig().await;
+    for kind in [ObjectKind::McpUpstream, ObjectKind::TenantPolicy, ObjectKind::Secret] {
+        rig.changes.send(mk_reset(kind)).await.unwrap();
+    }
+    let mut current = rig.publisher.subscribe();
+    current.wait_for(Option::is_some).await.unwrap();
+    let secret = SecretView {
+        namespace: "default".into(),
+        name: "unused".into(),
+        purpose: None,
+        data: [].into(),
+    };
+    let change = Change::Apply(Object::Secret(secret));
+    rig.changes.send(change).await.unwrap();
+    let waited = tokio::time::timeout(DEBOUNCE_AT_MOST, current.changed()).await;
+    assert!(waited.is_err());
+    rig.stop.cancel();
+}

@@ -1,0 +1,106 @@
+//! The authority of cluster mode: kept in a Secret, its certificate published in a ConfigMap.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+
+use super::{Authority, Error};
+use crate::source::kubernetes::FIELD_MANAGER;
+
+/// Secret in the operator's namespace; created once, never overwritten.
+pub const SECRET: &str = "hangar-operator-tls";
+
+/// ConfigMap in the operator's namespace with what gateways trust, under [`CA_KEY`].
+pub const CONFIG_MAP: &str = "hangar-operator-ca";
+
+pub const CA_KEY: &str = "ca.crt";
+
+const PRIVATE_KEY: &str = "ca.key";
+
+/// The kept authority, made when there is none; its certificate is published either way.
+pub async fn authority(
+    client: Client,
+    namespace: &str,
+    now: SystemTime,
+) -> Result<Authority, Error> {
+    let authority = keep(&Api::namespaced(client.clone(), namespace), now).await?;
+    let map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(CONFIG_MAP.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some([(CA_KEY.to_owned(), authority.certificate_pem().to_owned())].into()),
+        ..ConfigMap::default()
+    };
+    Api::<ConfigMap>::namespaced(client, namespace)
+        .patch(
+            CONFIG_MAP,
+            &PatchParams::apply(FIELD_MANAGER).force(),
+            &Patch::Apply(&map),
+        )
+        .await
+        .map_err(|source| Error::Cluster {
+            what: "ConfigMap hangar-operator-ca",
+            source: Box::new(source),
+        })?;
+    Ok(authority)
+}
+
+async fn keep(api: &Api<Secret>, now: SystemTime) -> Result<Authority, Error> {
+    let failed = |source| Error::Cluster {
+        what: "Secret hangar-operator-tls",
+        source: Box::new(source),
+    };
+    if let Some(secret) = api.get_opt(SECRET).await.map_err(failed)? {
+        return load(&secret);
+    }
+    let authority = Authority::make(now)?;
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match api.create(&params, &secret_of(&authority)).await {
+        Ok(_) => Ok(authority),
+        // Another process was faster: its authority is the one.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            load(&api.get(SECRET).await.map_err(failed)?)
+        }
+        Err(source) => Err(failed(source)),
+    }
+}
+
+fn load(secret: &Secret) -> Result<Authority, Error> {
+    let text = |key: &'static str| {
+        secret
+            .data
+            .as_ref()
+            .and_then(|data| data.get(key))
+            .and_then(|value| String::from_utf8(value.0.clone()).ok())
+            .ok_or(Error::Incomplete { name: SECRET, key })
+    };
+    Authority::load(text(CA_KEY)?, text(PRIVATE_KEY)?)
+}
+
+fn secret_of(authority: &Authority) -> Secret {
+    let value = |text: &str| ByteString(text.as_bytes().to_vec());
+    let data: BTreeMap<_, _> = [
+        (CA_KEY.to_owned(), value(authority.certificate_pem())),
+        (PRIVATE_KEY.to_owned(), value(authority.key_pem())),
+    ]
+    .into();
+    Secret {
+        metadata: ObjectMeta {
+            name: Some(SECRET.to_owned()),
+            ..ObjectMeta::default()
+        },
+        data: Some(data),
+        ..Secret::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! Builds the binaries of the story, so that they are as new as the demo itself.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+const PACKAGES: [&str; 3] = ["hangar-operator", "hangar-gateway", "hangar-demo-upstream"];
+
+/// Guarantees: the binaries stand beside this program, built with its profile, unless
+/// `HANGAR_BIN_DIR` says where others are.
+pub(crate) fn build() -> Result<()> {
+    if std::env::var_os("HANGAR_BIN_DIR").is_some() {
+        return Ok(());
+    }
+    let program = std::env::current_exe().context("this program has no path")?;
+    let folder = program.parent().context("this program has no folder")?;
+    let target = folder.parent().context("there is no target folder")?;
+    // Set by `cargo run`; the toolchain then is the one that built this program.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .arg("build")
+        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .arg("--manifest-path")
+        .arg(hangar_tests::repository().join("Cargo.toml"))
+        .args(["--profile", profile(folder)])
+        .arg("--target-dir")
+        .arg(target)
+        .status()
+        .context("cargo cannot be started: install Rust from https://rustup.rs")?;
+    ensure!(status.success(), "the binaries cannot be built, see above");
+    Ok(())
+}
+
+/// Cargo names the folder of its default profile `debug`; other folders bear the profile's name.
+pub(crate) fn profile(folder: &Path) -> &str {
+    match folder.file_name().and_then(|name| name.to_str()) {
+        None | Some("debug") => "dev",
+        Some(name) => name,
+    }
+}

@@ -1,0 +1,28 @@
+//! `hangar-demo-upstream`: the MCP server that the demo governs.
+
+use std::net::SocketAddr;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+/// An MCP server with one sync tool and one task that asks a question.
+#[derive(Debug, Parser)]
+#[command(name = "hangar-demo-upstream", version)]
+struct Args {
+    /// Where to listen; port 0 takes a free one, which the first log line names
+    #[arg(long, env = "HANGAR_ADDRESS", default_value = "127.0.0.1:7411")]
+    address: SocketAddr,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Args { address } = Args::parse();
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,rmcp=warn"));
+    tracing_subscriber::fmt()
+        .json()
+        .flatten_event(true)
+        .with_env_filter(filter)
+        .init();
+    hangar_demo_upstream::run(tokio::net::TcpListener::bind(address).await?).await
+}
