@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hangar_ledger::{Status, TaskId};
+use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
 use hangar_relay::method::Method;
 use hangar_relay::params::Params;
@@ -112,6 +113,11 @@ impl Call<'_> {
             (Admission::NoNewTasks, _) | (_, Admission::NoNewTasks) => Admission::NoNewTasks,
             (Admission::Open, Admission::Open) => Admission::Open,
         }
+    }
+
+    /// Both sides must let a tool through: the upstream's rules and the tenant's.
+    pub fn allows(&self, tool: &str) -> bool {
+        self.upstream.rules.allows(tool) && self.grant.rules.allows(tool)
     }
 
     /// Refuses what is not about an existing task while the switch is closed.
@@ -278,6 +284,11 @@ pub fn wire_status(status: Status) -> hangar_relay::task::Status {
         Status::Failed => Wire::Failed,
         Status::Cancelled => Wire::Cancelled,
     }
+}
+
+/// A tool whose annotations of mirrored arguments are not valid must not be offered (SEP-2243).
+pub fn usable(tool: &Tool) -> bool {
+    mirror::Mirrors::of(&tool.raw).is_ok()
 }
 
 /// Headers that mirror arguments, made anew from the body; the client's must agree with it.

@@ -15,7 +15,7 @@ use hangar_store::Health;
 use hangar_wire::Admission;
 
 use super::register::{self, Offer};
-use super::{Answer, Call, Outcome, Relayed, mirrored, routing};
+use super::{Answer, Call, Outcome, Relayed, mirrored, routing, usable};
 use crate::http::rescue;
 use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
@@ -30,7 +30,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     call.admit()?;
     let shown = call.params.name.as_deref().unwrap_or_default();
     let name = unprefixed(call.prefix, shown).ok_or(Kind::UnknownTool)?;
-    if !call.upstream.rules.allows(name) || !call.grant.rules.allows(name) {
+    if !call.allows(name) {
         return Err(Kind::UnknownTool.into());
     }
     let approved = approve(call, name).await?;
@@ -147,7 +147,7 @@ async fn judge(
     catalogue: &Catalogue,
     name: &str,
 ) -> Result<Option<Verdict>, WireError> {
-    let Some(tool) = catalogue.tools.get(name) else {
+    let Some(tool) = catalogue.tools.get(name).filter(|tool| usable(tool)) else {
         return Ok(None);
     };
     let gateway = call.gateway;

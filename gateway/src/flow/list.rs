@@ -8,7 +8,7 @@ use std::time::Instant;
 use hangar_relay::list::{self, Shown, prefixed};
 use hangar_relay::wire::WireError;
 
-use super::{Answer, Call};
+use super::{Answer, Call, usable};
 use crate::http::rescue;
 use crate::upstream::pins::{self, Verdict};
 
@@ -26,7 +26,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         .map_err(|error| rescue::contract(&error))?;
     let mut shown = Vec::new();
     for tool in catalogue.tools.values() {
-        if !call.upstream.rules.allows(&tool.name) || !call.grant.rules.allows(&tool.name) {
+        if !call.allows(&tool.name) || !usable(tool) {
             continue;
         }
         let gateway = call.gateway;

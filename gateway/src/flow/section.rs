@@ -204,7 +204,13 @@ impl Section {
         most: Duration,
     ) -> Result<Bytes, Failure> {
         let _permit = self.upstream.runtime.permit.take().ok_or(Failure::Busy)?;
-        exchange::send(Exchange {
+        let timer = self
+            .gateway
+            .metrics
+            .upstream_seconds
+            .with_label_values(&[self.tenant_label()])
+            .start_timer();
+        let reply = exchange::send(Exchange {
             http: &self.active.http,
             upstream: &self.upstream,
             headers: headers::upstream(method, Some(task.as_str())),
@@ -212,7 +218,9 @@ impl Section {
             id,
             deadline: exchange::deadline(&self.upstream, most),
         })
-        .await
+        .await;
+        timer.observe_duration();
+        reply
     }
 
     /// Sends `tasks/cancel` once, best effort, without anybody waiting for it.
