@@ -143,17 +143,4 @@ impl FromStr for Size {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_stores_parse() {
-        assert_eq!("4Mi".parse::<Size>(), Ok(Size(4 << 20)));
-        assert_eq!("2048".parse::<Size>(), Ok(Size(2048)));
-        for bad in ["", "4Gi", "-1", "10", "99999999999999999999Mi"] {
-            assert!(bad.parse::<Size>().is_err(), "{bad}");
-        }
-        assert_eq!("sqlite:/a/b".parse(), Ok(StoreUrl("/a/b".into())));
-        assert!("postgres://x".parse::<StoreUrl>().is_err());
-    }
-}
+mod tests;

@@ -1,3 +1,5 @@
+//! The server over HTTP, as a client sees it.
+
 use std::{net::SocketAddr, time::Duration};
 
 use axum::body::{Body, Bytes};
