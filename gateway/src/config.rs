@@ -86,3 +86,6 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -305,7 +305,7 @@ async fn an_edit_is_in_force_without_a_restart() {
         .iter()
         .map(|tool| &tool["name"])
         .collect();
-    assert_eq!(names, ["slow", "ask"]);
+    assert_eq!(names, ["ask", "slow"]);
 }
 
 fn without_meta(mut result: Value) -> Value {

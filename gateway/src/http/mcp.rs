@@ -363,3 +363,6 @@ impl Drop for Inflight {
         self.0.dec();
     }
 }
+
+#[cfg(test)]
+mod tests;
