@@ -1,7 +1,7 @@
 //! `hangar-gateway provenance export|verify`.
 //!
-//! A line of an export is the exact bytes of an event, in the order of commits. Verification needs
-//! nothing but the file.
+//! A line of an export is the exact bytes of an event, in the order of commits; the last line says how
+//! many there are and hashes them all. Verification needs nothing but the file.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use hangar_ledger::Summary;
+use hangar_ledger::{Export, Summary};
 use hangar_store::Reader;
 
 use crate::args::{Provenance, StoreUrl};
@@ -39,6 +39,7 @@ fn export(store: &StoreUrl, output: Option<&Path>) -> anyhow::Result<ExitCode> {
     };
     let mut target = BufWriter::new(target);
     let mut after = 0;
+    let mut export = Export::default();
     loop {
         let page = reader
             .events(after, PAGE)
@@ -48,11 +49,14 @@ fn export(store: &StoreUrl, output: Option<&Path>) -> anyhow::Result<ExitCode> {
         };
         after = *last;
         for (_, line) in page {
-            target
-                .write_all(&line)
-                .and_then(|()| target.write_all(b"\n"))?;
+            target.write_all(&line)?;
+            target.write_all(b"\n")?;
+            export.add(&line);
         }
     }
+    // Without this line a cut end would not show.
+    target.write_all(&export.end())?;
+    target.write_all(b"\n")?;
     target.flush()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -70,8 +74,15 @@ fn verify(file: &Path) -> anyhow::Result<ExitCode> {
                 events,
                 chains,
                 live,
-                ended: _,
+                ended,
             } = summary;
+            if !ended {
+                writeln!(
+                    out,
+                    "chain is broken: the end line is missing, the export was cut off"
+                )?;
+                return Ok(ExitCode::from(1));
+            }
             writeln!(
                 out,
                 "chain holds: {events} events of {chains} tasks, {live} of them live"

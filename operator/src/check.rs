@@ -104,8 +104,7 @@ impl Report {
             return Answer::Unreadable;
         }
         let good = |it: &Verdict| it.accepted.is_true() && it.resolved_refs.is_true();
-        if self.problems.iter().any(Problem::is_fault)
-            || !self.compiled.verdicts.values().all(good)
+        if self.problems.iter().any(Problem::is_fault) || !self.compiled.verdicts.values().all(good)
         {
             return Answer::Faulty;
         }

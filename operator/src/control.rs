@@ -107,8 +107,7 @@ impl Control {
         } = self.world.compile();
         self.metrics.compiled(started.elapsed().as_secs_f64());
         for kind in [Kind::McpUpstream, Kind::TenantPolicy] {
-            self.metrics
-                .objects(kind.as_str(), count(kind, &verdicts));
+            self.metrics.objects(kind.as_str(), count(kind, &verdicts));
         }
         match self.publisher.publish(addresses, upstreams, tenants).await {
             Ok(None) => {}

@@ -19,7 +19,9 @@ pub trait EpochStore: Send + Sync + std::fmt::Debug {
 pub enum Error {
     #[error("cannot keep the epoch in the state folder")]
     State(#[from] crate::state::Error),
-    #[error("state file `{file}` holds `{found}` where a number is expected; delete it to start anew")]
+    #[error(
+        "state file `{file}` holds `{found}` where a number is expected; delete it to start anew"
+    )]
     NotANumber { file: &'static str, found: String },
     #[error("cannot keep the epoch in ConfigMap {name}")]
     Cluster {

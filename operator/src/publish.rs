@@ -135,8 +135,7 @@ impl Publisher {
             epoch: self.epochs.raise(at_least).await?,
             generation: term.generation,
         };
-        let update: Update =
-            hangar_wire::decode(&current.body).map_err(|_| Error::ReadBack)?;
+        let update: Update = hangar_wire::decode(&current.body).map_err(|_| Error::ReadBack)?;
         let mut snapshot = update.snapshot.ok_or(Error::ReadBack)?;
         snapshot.term = next;
         self.replace(snapshot)?;

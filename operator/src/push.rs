@@ -12,12 +12,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
 use hangar_wire::{
     FORMAT, HOLD_SECONDS, Held, MAX_REQUEST_BYTES, Refused, SUBSCRIBE_PATH, Subscribe, Update,
 };
+use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
 use rand::RngExt as _;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -116,11 +116,7 @@ pub fn main(args: Run) -> ExitCode {
 }
 
 /// Runs until stopped, or until a part fails.
-pub async fn run(
-    args: Run,
-    listeners: Listeners,
-    stop: CancellationToken,
-) -> Result<(), Error> {
+pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Result<(), Error> {
     let addresses = AddressRules {
         allow: args.allow_addresses.clone(),
         deny: args.deny_addresses.clone(),
@@ -171,8 +167,14 @@ pub async fn run(
     parts.spawn("control loop", control.run(changes, stop.clone()));
     parts.spawn("status", reporter.run(stop.clone()));
     parts.spawn("certificate renewal", serving.keep_fresh(stop.clone()));
-    parts.spawn("push endpoint", serve(listeners.push, tls, push, stop.clone()));
-    parts.spawn("metrics endpoint", serve(listeners.metrics, Transport::Plain, probes, stop));
+    parts.spawn(
+        "push endpoint",
+        serve(listeners.push, tls, push, stop.clone()),
+    );
+    parts.spawn(
+        "metrics endpoint",
+        serve(listeners.metrics, Transport::Plain, probes, stop),
+    );
     parts.join().await
 }
 
@@ -239,7 +241,10 @@ impl Error {
     /// 2 where the configuration is to blame.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Listen(_) | Self::Pki(_) | Self::Token(_) | Self::Publish(_)
+            Self::Listen(_)
+            | Self::Pki(_)
+            | Self::Token(_)
+            | Self::Publish(_)
             | Self::Cluster(_) => 2,
             Self::Runtime(_) | Self::Metrics(_) | Self::Tls(_) | Self::Ended(_) => 1,
         }

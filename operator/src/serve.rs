@@ -49,7 +49,12 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     while let Some((stream, slot)) = next(&listener, &slots, &stop).await {
-        let connection = connect(stream, transport.clone(), router.clone(), graceful.watcher());
+        let connection = connect(
+            stream,
+            transport.clone(),
+            router.clone(),
+            graceful.watcher(),
+        );
         let stop = stop.clone();
         tokio::spawn(async move {
             // A handshake that is still running when the operator stops is not waited for.

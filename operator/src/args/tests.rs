@@ -15,8 +15,9 @@ fn the_definition_is_sound() {
 
 #[test]
 fn lists_repeat_and_split() {
-    let args = parse("hangar-operator run --namespace a --namespace b,c --allow-address 127.0.0.0/8")
-        .unwrap();
+    let args =
+        parse("hangar-operator run --namespace a --namespace b,c --allow-address 127.0.0.0/8")
+            .unwrap();
     let Command::Run(run) = args.command else {
         panic!("run expected");
     };
@@ -28,7 +29,13 @@ fn lists_repeat_and_split() {
 
 #[test]
 fn bad_addresses_are_wrong_usage() {
-    for bad in ["127.0.0.1", "10.0.0.0/33", "host/8", "::/129", "10.0.0.0/-1"] {
+    for bad in [
+        "127.0.0.1",
+        "10.0.0.0/33",
+        "host/8",
+        "::/129",
+        "10.0.0.0/-1",
+    ] {
         let line = format!("hangar-operator run --deny-address {bad}");
         let error = parse(&line).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{bad}");

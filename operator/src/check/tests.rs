@@ -22,17 +22,28 @@ fn mk_check(text: &str) -> (Answer, String) {
 #[test]
 fn good_manifests_are_good() {
     let (answer, text) = mk_check(GOOD);
-    assert_eq!(text, "McpUpstream default/reports Accepted=True ResolvedRefs=True\n");
+    assert_eq!(
+        text,
+        "McpUpstream default/reports Accepted=True ResolvedRefs=True\n"
+    );
     assert_eq!(answer, Answer::Good);
 }
 
 #[test]
 fn a_bad_object_is_named_and_others_are_still_judged() {
-    let bad = GOOD.replace("reports", "other").replace("spec: {", "spec: {tols: 1, ");
+    let bad = GOOD
+        .replace("reports", "other")
+        .replace("spec: {", "spec: {tols: 1, ");
     let (answer, text) = mk_check(&format!("{GOOD}---\n{bad}"));
     assert_eq!(answer, Answer::Faulty);
-    assert!(text.contains("McpUpstream default/reports Accepted=True"), "{text}");
-    assert!(text.contains("McpUpstream default/other Accepted=False Undecodable"), "{text}");
+    assert!(
+        text.contains("McpUpstream default/reports Accepted=True"),
+        "{text}"
+    );
+    assert!(
+        text.contains("McpUpstream default/other Accepted=False Undecodable"),
+        "{text}"
+    );
     assert!(text.contains("a.yaml:8: spec.tols:"), "{text}");
 }
 
@@ -47,6 +58,11 @@ fn the_quickstart_is_good() {
     let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart");
     let report = check(vec![quickstart.into()]);
     assert_eq!(report.problems, [].into());
-    assert_eq!(report.answer(), Answer::Good, "{:?}", report.compiled.verdicts);
+    assert_eq!(
+        report.answer(),
+        Answer::Good,
+        "{:?}",
+        report.compiled.verdicts
+    );
     assert_eq!(report.compiled.verdicts.len(), 3);
 }

@@ -54,7 +54,10 @@ async fn nothing_is_published_before_every_kind_is_loaded() {
     // Paused time: this ends only after every timer before it ran, the debounce included.
     let waited = tokio::time::timeout(DEBOUNCE_AT_MOST, current.changed()).await;
     assert!(waited.is_err());
-    rig.changes.send(mk_reset(ObjectKind::Secret)).await.unwrap();
+    rig.changes
+        .send(mk_reset(ObjectKind::Secret))
+        .await
+        .unwrap();
     let published = current.wait_for(Option::is_some).await.unwrap().clone();
     assert_eq!(published.unwrap().held.term.generation, Generation(1));
     rig.stop.cancel();
@@ -74,7 +77,11 @@ async fn a_stream_of_changes_cannot_put_a_compile_off_for_ever() {
 #[tokio::test(start_paused = true)]
 async fn changes_without_effect_keep_the_generation() {
     let rig = mk_rig().await;
-    for kind in [ObjectKind::McpUpstream, ObjectKind::TenantPolicy, ObjectKind::Secret] {
+    for kind in [
+        ObjectKind::McpUpstream,
+        ObjectKind::TenantPolicy,
+        ObjectKind::Secret,
+    ] {
         rig.changes.send(mk_reset(kind)).await.unwrap();
     }
     let mut current = rig.publisher.subscribe();

@@ -33,7 +33,9 @@ fn damage_and_exhaustion_are_named() {
     let error = block_on(store.raise(Epoch(1))).unwrap_err();
     assert_eq!(error.reason(), "not_a_number");
     let last = u64::MAX.to_string();
-    state.write("epoch", last.as_bytes(), Access::Public).unwrap();
+    state
+        .write("epoch", last.as_bytes(), Access::Public)
+        .unwrap();
     let error = block_on(store.raise(Epoch(1))).unwrap_err();
     assert_eq!(error.reason(), "exhausted");
 }

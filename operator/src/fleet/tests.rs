@@ -47,7 +47,13 @@ fn an_older_subscription_cannot_end_a_newer_one() {
 fn ready_pods_count_without_a_subscription_and_deleted_ones_never() {
     let fleet = Fleet::new();
     let (_waiting, _) = fleet.subscribe(&mk_pod("a"), Acknowledgement::default());
-    fleet.list([(mk_pod("b"), Readiness::Ready), (mk_pod("c"), Readiness::NotReady)].into());
+    fleet.list(
+        [
+            (mk_pod("b"), Readiness::Ready),
+            (mk_pod("c"), Readiness::NotReady),
+        ]
+        .into(),
+    );
     let names: Vec<String> = fleet.view().pods.into_keys().map(|pod| pod.name).collect();
     assert_eq!(names, ["a", "b"]);
     assert!(fleet.lists(&mk_pod("c")));

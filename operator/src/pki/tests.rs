@@ -45,7 +45,12 @@ fn the_authority_survives_a_restart_and_a_lost_certificate() {
     fs::remove_file(dir.path().join("ca.crt")).unwrap();
     let rebuilt = folder::authority(&state, now).unwrap();
     let serving = Serving::new(rebuilt, now).unwrap();
-    assert!(verify(first.certificate_pem(), &serving, hangar_wire::SERVER_NAME, now));
+    assert!(verify(
+        first.certificate_pem(),
+        &serving,
+        hangar_wire::SERVER_NAME,
+        now
+    ));
 
     fs::remove_file(dir.path().join("ca.key")).unwrap();
     let other = folder::authority(&state, now).unwrap();

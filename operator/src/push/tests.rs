@@ -101,10 +101,17 @@ impl Rig {
     async fn post(&self, client: &HttpsClient, token: &str, body: Vec<u8>) -> (StatusCode, Bytes) {
         let response = client.request(self.request(token, body)).await.unwrap();
         let status = response.status();
-        (status, response.into_body().collect().await.unwrap().to_bytes())
+        (
+            status,
+            response.into_body().collect().await.unwrap().to_bytes(),
+        )
     }
 
-    async fn subscribe(&self, client: &HttpsClient, held: Option<Held>) -> Option<hangar_wire::Snapshot> {
+    async fn subscribe(
+        &self,
+        client: &HttpsClient,
+        held: Option<Held>,
+    ) -> Option<hangar_wire::Snapshot> {
         let (status, body) = self.post(client, &self.token, mk_body(held)).await;
         assert_eq!(status, StatusCode::OK, "{body:?}");
         hangar_wire::decode::<Update>(&body).unwrap().snapshot
@@ -158,7 +165,10 @@ async fn nothing_is_answered_before_the_first_configuration() {
     let rig = Rig::new().await;
     let client = rig.client();
     let (status, body) = rig.post(&client, &rig.token, mk_body(None)).await;
-    assert_eq!((status, &*reason(&body)), (StatusCode::SERVICE_UNAVAILABLE, "NotReady"));
+    assert_eq!(
+        (status, &*reason(&body)),
+        (StatusCode::SERVICE_UNAVAILABLE, "NotReady")
+    );
     assert!(rig.fleet.view().pods.is_empty());
 }
 
@@ -176,7 +186,10 @@ async fn a_change_is_pushed_and_the_next_request_acknowledges_it() {
     let edit = async {
         let counts = || rig.fleet.counts(Some(first.held));
         let mut changes = rig.fleet.changes();
-        changes.wait_for(|_| counts().programmed == 1).await.unwrap();
+        changes
+            .wait_for(|_| counts().programmed == 1)
+            .await
+            .unwrap();
         rig.publish(vec![mk_tenant("acme")]).await
     };
     let (snapshot, second) = tokio::join!(waiting, edit);
@@ -192,7 +205,10 @@ async fn a_change_is_pushed_and_the_next_request_acknowledges_it() {
     let (_, pod) = view.pods.first_key_value().unwrap();
     assert_eq!(pod.acknowledged, second.digests);
     let text = rig.metrics.render().unwrap();
-    assert!(text.contains("operator_propagation_seconds_count 1"), "{text}");
+    assert!(
+        text.contains("operator_propagation_seconds_count 1"),
+        "{text}"
+    );
 
     rig.stop.cancel();
     let response = waiting.await.unwrap().unwrap();
@@ -209,9 +225,19 @@ async fn strangers_and_riddles_are_refused() {
     let newer = br#"{"format":2,"pod":"in another shape"}"#.to_vec();
     let large = vec![b' '; MAX_REQUEST_BYTES + 1];
     for (token, body, status, word) in [
-        ("wrong", mk_body(None), StatusCode::UNAUTHORIZED, "TokenInvalid"),
+        (
+            "wrong",
+            mk_body(None),
+            StatusCode::UNAUTHORIZED,
+            "TokenInvalid",
+        ),
         (&*rig.token, newer, StatusCode::BAD_REQUEST, "UnknownFormat"),
-        (&rig.token, b"{}".to_vec(), StatusCode::BAD_REQUEST, "Malformed"),
+        (
+            &rig.token,
+            b"{}".to_vec(),
+            StatusCode::BAD_REQUEST,
+            "Malformed",
+        ),
         (&rig.token, large, StatusCode::PAYLOAD_TOO_LARGE, "TooLarge"),
     ] {
         let (found, body) = rig.post(&client, token, body).await;

@@ -13,9 +13,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use futures::{Stream, StreamExt as _};
 use hangar_crds::{LABEL_USE, McpUpstream, TenantPolicy};
-use hangar_operator_core::{
-    Change, Object, ObjectId, ObjectKind, SecretView, Status, Undecodable,
-};
+use hangar_operator_core::{Change, Object, ObjectId, ObjectKind, SecretView, Status, Undecodable};
 use hangar_wire::{Kind, ObjectKey};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
@@ -37,7 +35,8 @@ use crate::status::Book;
 pub const FIELD_MANAGER: &str = "hangar-operator";
 
 /// Label selector of gateway pods.
-pub const GATEWAY_LABELS: &str = "app.kubernetes.io/name=hangar,app.kubernetes.io/component=gateway";
+pub const GATEWAY_LABELS: &str =
+    "app.kubernetes.io/name=hangar,app.kubernetes.io/component=gateway";
 
 /// Watches a cluster.
 pub struct Kubernetes {

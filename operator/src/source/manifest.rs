@@ -188,11 +188,17 @@ impl Reader<'_> {
     /// Takes an object, or each item of a List.
     fn take(&mut self, value: &Value, path: &str) {
         let Value::Object(map) = value else {
-            self.no_object(path, "an object with kind, metadata and spec is expected here");
+            self.no_object(
+                path,
+                "an object with kind, metadata and spec is expected here",
+            );
             return;
         };
         let Some(kind) = text_at(value, "/kind") else {
-            self.no_object(&member(path, "kind"), "missing; say which kind of object this is");
+            self.no_object(
+                &member(path, "kind"),
+                "missing; say which kind of object this is",
+            );
             return;
         };
         let api_version = text_at(value, "/apiVersion").unwrap_or_default();
@@ -218,10 +224,15 @@ impl Reader<'_> {
 
     fn object(&mut self, kind: ObjectKind, map: &Map<String, Value>, path: &str) {
         let mut value = Value::Object(map.clone());
-        let name = text_at(&value, "/metadata/name").unwrap_or_default().to_owned();
+        let name = text_at(&value, "/metadata/name")
+            .unwrap_or_default()
+            .to_owned();
         if !is_name(&name) {
             let field = member(path, "metadata.name");
-            self.no_object(&field, "a name of lower-case letters, digits, `-` and `.` is needed");
+            self.no_object(
+                &field,
+                "a name of lower-case letters, digits, `-` and `.` is needed",
+            );
             return;
         }
         let namespace = match value.pointer("/metadata/namespace") {

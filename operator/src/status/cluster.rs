@@ -97,10 +97,12 @@ impl Writer for ClusterWriter {
         let writes = futures::stream::iter(updates)
             .map(move |update| self.write_one(update, book))
             .buffer_unordered(CONCURRENT);
-        Box::pin(writes.fold(Outcome::Done, async |so_far, written| match written {
-            StatusWrite::Failed => Outcome::Failed,
-            StatusWrite::Written | StatusWrite::Gone => so_far,
-        }))
+        Box::pin(
+            writes.fold(Outcome::Done, async |so_far, written| match written {
+                StatusWrite::Failed => Outcome::Failed,
+                StatusWrite::Written | StatusWrite::Gone => so_far,
+            }),
+        )
     }
 
     /// The book follows the watch here.

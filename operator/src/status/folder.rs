@@ -38,7 +38,10 @@ enum Error {
 /// What an earlier process left, so that transition times go on. A damaged file counts as none.
 pub fn load(state: &StateDir) -> Book {
     let book = Book::default();
-    let text = state.read_text(FILE).unwrap_or_default().unwrap_or_default();
+    let text = state
+        .read_text(FILE)
+        .unwrap_or_default()
+        .unwrap_or_default();
     let found: BTreeMap<String, Value> = serde_json::from_str(&text).unwrap_or_default();
     for (key, value) in found {
         let Ok(key) = key.parse::<ObjectKey>() else {

@@ -59,9 +59,9 @@ async fn mk_rig() -> Rig {
 
 fn written(reporter: &Reporter) -> u64 {
     let text = reporter.metrics.render().unwrap();
-    let line = text
-        .lines()
-        .find_map(|it| it.strip_prefix("hangar_operator_status_writes_total{outcome=\"written\"} "));
+    let line = text.lines().find_map(|it| {
+        it.strip_prefix("hangar_operator_status_writes_total{outcome=\"written\"} ")
+    });
     line.map_or(0, |count| count.parse().unwrap())
 }
 
@@ -105,9 +105,14 @@ async fn transition_times_go_on_over_a_restart() {
     rig.reporter.pass(&verdicts).await;
     let before = rig.reporter.book.get(&mk_key("a")).unwrap();
     let reloaded = load(&StateDir::new(rig.dir.path()));
-    assert_eq!(reloaded.get(&mk_key("a")).unwrap().conditions(), before.conditions());
+    assert_eq!(
+        reloaded.get(&mk_key("a")).unwrap().conditions(),
+        before.conditions()
+    );
     let later = Timestamp::now() + Duration::from_hours(1);
-    let updates = rig.reporter.updates(&verdicts, &FleetView::default(), later);
+    let updates = rig
+        .reporter
+        .updates(&verdicts, &FleetView::default(), later);
     assert_eq!(updates, []);
 }
 
@@ -127,7 +132,9 @@ async fn conditions_go_before_counts_and_counts_are_few() {
         pods: [(pod, hangar_operator_core::PodView::default())].into(),
     };
     let with_one_more = mk_verdicts(&[&names[..], &["zz"]].concat());
-    let updates = rig.reporter.updates(&with_one_more, &fleet, Timestamp::now());
+    let updates = rig
+        .reporter
+        .updates(&with_one_more, &fleet, Timestamp::now());
     assert_eq!(updates.len(), 1 + COUNTS_AT_ONCE);
     assert_eq!(updates[0].key, mk_key("zz"));
     assert_eq!(updates[0].difference, Difference::Conditions);

@@ -254,7 +254,10 @@ impl Index {
 /// What a damaged file defined before and does not define now may be in its damaged part.
 fn keep_earlier(manifest: &mut Manifest, earlier: &Manifest) {
     let defined: BTreeSet<_> = manifest.entries.iter().map(|it| it.id.clone()).collect();
-    let kept = earlier.entries.iter().filter(|it| !defined.contains(&it.id));
+    let kept = earlier
+        .entries
+        .iter()
+        .filter(|it| !defined.contains(&it.id));
     manifest.entries.extend(kept.cloned());
 }
 

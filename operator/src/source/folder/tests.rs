@@ -71,7 +71,10 @@ fn form(object: &Object) -> String {
 
 #[test]
 fn the_first_pass_resets_every_kind_and_later_ones_tell_differences() {
-    let mut rig = Rig::new(&[("a.yaml", mk_upstream("a", "http://a/")), ("sub/b.yml", mk_upstream("b", "http://b/"))]);
+    let mut rig = Rig::new(&[
+        ("a.yaml", mk_upstream("a", "http://a/")),
+        ("sub/b.yml", mk_upstream("b", "http://b/")),
+    ]);
     let first = rig.index.scan(later());
     assert_eq!(first.changes.len(), 3);
     let lines: Vec<String> = first.changes.iter().flat_map(shown).collect();
@@ -106,7 +109,10 @@ fn uids_are_made_of_the_name() {
 #[test]
 fn a_damaged_file_keeps_what_it_defined_and_every_other_file() {
     let two = mk_upstream("a", "http://a/") + &mk_upstream("b", "http://b/");
-    let mut rig = Rig::new(&[("one.yaml", two), ("two.yaml", mk_upstream("c", "http://c/"))]);
+    let mut rig = Rig::new(&[
+        ("one.yaml", two),
+        ("two.yaml", mk_upstream("c", "http://c/")),
+    ]);
     rig.scan();
     let damaged = mk_upstream("a", "http://edited/") + "kind: McpUpstream\nspec: [\n";
     rig.write("one.yaml", &damaged);
@@ -204,7 +210,11 @@ fn other_namespaces_are_left_out() {
 async fn a_watched_folder_sends_what_changes() {
     let rig = Rig::new(&[("a.yaml", mk_upstream("a", "http://a/"))]);
     let metrics = Metrics::new().unwrap();
-    let folder = Box::new(Folder::new(rig.dir.path().to_owned(), vec![], metrics.clone()));
+    let folder = Box::new(Folder::new(
+        rig.dir.path().to_owned(),
+        vec![],
+        metrics.clone(),
+    ));
     let (sender, mut changes) = mpsc::channel(16);
     let stop = CancellationToken::new();
     let running = tokio::spawn(folder.run(sender, stop.clone()));
@@ -220,7 +230,10 @@ async fn a_watched_folder_sends_what_changes() {
     assert_eq!(shown(&change), ["apply d@1"]);
     // The pass that brought `d` came after `c` was written.
     let text = metrics.render().unwrap();
-    assert!(text.contains("manifest_errors{reason=\"syntax\"} 1"), "{text}");
+    assert!(
+        text.contains("manifest_errors{reason=\"syntax\"} 1"),
+        "{text}"
+    );
     stop.cancel();
     running.await.unwrap();
 }

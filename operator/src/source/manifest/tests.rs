@@ -33,8 +33,15 @@ fn shown(manifest: &Manifest) -> Vec<String> {
 fn objects_get_the_default_namespace() {
     let manifest = mk_manifest(&format!("{UPSTREAM}---\n{SECRET}"));
     assert_eq!(shown(&manifest), [] as [&str; 0]);
-    let ids: Vec<String> = manifest.entries.iter().map(|it| it.id.to_string()).collect();
-    assert_eq!(ids, ["McpUpstream/default/reports", "Secret/tenants/acme-keys"]);
+    let ids: Vec<String> = manifest
+        .entries
+        .iter()
+        .map(|it| it.id.to_string())
+        .collect();
+    assert_eq!(
+        ids,
+        ["McpUpstream/default/reports", "Secret/tenants/acme-keys"]
+    );
     assert_eq!(manifest.entries[1].line, 6);
     assert_eq!(manifest.completeness, Completeness::Whole);
     let Form::Secret(secret) = &manifest.entries[1].form else {
@@ -42,7 +49,10 @@ fn objects_get_the_default_namespace() {
     };
     assert_eq!(secret.purpose.as_deref(), Some("api-keys"));
     assert_eq!(secret.data["bob"], SecretBytes::new("bob-key-bob-key"));
-    assert_eq!(secret.data["alice"], SecretBytes::new("alice-key-alice-key"));
+    assert_eq!(
+        secret.data["alice"],
+        SecretBytes::new("alice-key-alice-key")
+    );
 }
 
 #[test]
@@ -78,8 +88,14 @@ fn what_is_no_object_damages_the_file() {
         ("just text\n", None),
         ("metadata: {name: x}\n", Some("kind")),
         (&UPSTREAM.replace("v1alpha1", "v9"), Some("apiVersion")),
-        (&UPSTREAM.replace("reports}", "Not_A_Name}"), Some("metadata.name")),
-        (&UPSTREAM.replace("reports}", "a, namespace: 7}"), Some("metadata.namespace")),
+        (
+            &UPSTREAM.replace("reports}", "Not_A_Name}"),
+            Some("metadata.name"),
+        ),
+        (
+            &UPSTREAM.replace("reports}", "a, namespace: 7}"),
+            Some("metadata.namespace"),
+        ),
     ] {
         let manifest = mk_manifest(text);
         assert_eq!(manifest.completeness, Completeness::Damaged, "{text}");
@@ -102,8 +118,15 @@ fn a_bad_secret_is_named_by_key_and_never_by_value() {
         .replace("Ym9iLWtleS1ib2Ita2V5", "not-base64-hush")
         .replace("alice-key-alice-key", "31337313373133731337");
     let manifest = mk_manifest(&text);
-    let fields: Vec<_> = manifest.problems.iter().map(|it| it.field.clone()).collect();
-    assert_eq!(fields, [Some("data.bob".into()), Some("stringData.alice".into())]);
+    let fields: Vec<_> = manifest
+        .problems
+        .iter()
+        .map(|it| it.field.clone())
+        .collect();
+    assert_eq!(
+        fields,
+        [Some("data.bob".into()), Some("stringData.alice".into())]
+    );
     assert!(matches!(manifest.entries[0].form, Form::Refused { .. }));
     let all = format!("{manifest:?}");
     assert!(!all.contains("hush") && !all.contains("31337"), "{all}");

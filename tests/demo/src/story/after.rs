@@ -39,10 +39,12 @@ const EVENTS: [(&str, u64); 5] = [
 pub(super) fn events(export: &str) -> Result<BTreeMap<String, u64>> {
     let mut counts = BTreeMap::new();
     for line in export.lines() {
-        let event: Value = serde_json::from_str(line).context("a line of the export")?;
-        let kind = event["detail"]["type"]
-            .as_str()
-            .context("an event without type")?;
+        let line: Value = serde_json::from_str(line).context("a line of the export")?;
+        // The last line counts and hashes the others; it is no event.
+        let Some(detail) = line.get("detail") else {
+            continue;
+        };
+        let kind = detail["type"].as_str().context("an event without type")?;
         *counts.entry(kind.to_owned()).or_default() += 1;
     }
     Ok(counts)

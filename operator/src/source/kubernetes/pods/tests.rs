@@ -29,7 +29,8 @@ fn ready_means_ready_and_staying() {
     assert_eq!(readiness(&mk_pod("gateway", "True")), Readiness::Ready);
     assert_eq!(readiness(&mk_pod("gateway", "False")), Readiness::NotReady);
     let mut leaving = mk_pod("gateway", "True");
-    leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap());
+    leaving.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap());
     assert_eq!(readiness(&leaving), Readiness::NotReady);
     assert_eq!(readiness(&ClusterPod::default()), Readiness::NotReady);
 }

@@ -57,7 +57,10 @@ fn a_relist_finds_a_missed_delete_in_its_own_namespace_only() {
     relist.begin(0);
     relist.collect(0, mk_secret("a", "two"));
     let changes = relist.finish(0);
-    assert_eq!(shown(&changes), ["delete Secret/a/one", "apply Secret/a/two"]);
+    assert_eq!(
+        shown(&changes),
+        ["delete Secret/a/one", "apply Secret/a/two"]
+    );
 }
 
 #[test]
