@@ -7,7 +7,9 @@
 //! an error that says so, never a test that passes without having run.
 
 pub mod apiserver;
+pub mod chain;
 pub mod client;
+pub mod cluster;
 pub mod envelope;
 pub mod gateway;
 pub mod manifests;
@@ -18,6 +20,7 @@ pub mod python;
 pub mod scripted;
 pub mod sse;
 pub mod stack;
+pub mod tmpfs;
 pub mod wait;
 pub mod watchdog;
 
