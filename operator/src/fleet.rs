@@ -165,6 +165,16 @@ impl Fleet {
         FleetView { pods: counted }
     }
 
+    /// Whether a pod that counts has not been heard of yet, or no pod is known at all.
+    pub fn awaits(&self) -> bool {
+        let pods = self.lock();
+        let counted = pods.counted();
+        counted.is_empty()
+            || counted
+                .iter()
+                .any(|pod| !pods.subscribed.contains_key(*pod))
+    }
+
     /// Counts for the metrics; `current` is the configuration in force.
     pub fn counts(&self, current: Option<Held>) -> GatewayCounts {
         let pods = self.lock();

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use hangar_operator_core::Settings;
 use hangar_wire::AddressRules;
@@ -150,6 +150,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         book,
         writer,
         metrics: metrics.clone(),
+        started: Instant::now(),
     };
     let push = push::router(Push {
         authenticator,

@@ -61,6 +61,8 @@ pub struct Reporter {
     pub book: Arc<Book>,
     pub writer: Box<dyn Writer>,
     pub metrics: Metrics,
+    /// When this process began to judge.
+    pub started: Instant,
 }
 
 const DEBOUNCE: Duration = Duration::from_millis(50);
@@ -68,6 +70,9 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const PASS_EVERY: Duration = Duration::from_secs(1);
 /// After failed writes, so that an API server in trouble is not asked every second.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
+/// How long a process that just started waits for the gateways to come back before it says of an
+/// unchanged object that it is no longer programmed.
+const SETTLE: Duration = Duration::from_secs(15);
 /// Counts written by one pass; with one pass a second no more than this a second.
 const COUNTS_AT_ONCE: usize = 10;
 
@@ -136,7 +141,7 @@ impl Reporter {
             return;
         }
         self.writer.retain(verdicts, &self.book);
-        let updates = self.updates(verdicts, &self.fleet.view(), Timestamp::now());
+        let updates = self.updates(verdicts, &self.fleet.view(), this_second());
         if updates.is_empty() {
             return;
         }
@@ -148,6 +153,7 @@ impl Reporter {
     /// What differs, conditions first, with as many counts as one pass may write.
     fn updates(&self, verdicts: &Verdicts, fleet: &FleetView, now: Timestamp) -> Vec<Update> {
         let mut updates = Vec::new();
+        let settling = self.started.elapsed() < SETTLE && self.fleet.awaits();
         for (key, verdict) in verdicts.iter() {
             let known = self.book.get(key);
             let previous = known.as_ref().map_or(&[][..], Status::conditions);
@@ -156,6 +162,13 @@ impl Reporter {
                 Some(known) => difference(known, &status),
                 None => Difference::Conditions,
             };
+            if settling
+                && known
+                    .as_ref()
+                    .is_some_and(|known| unsettled(known, &status))
+            {
+                continue;
+            }
             if difference != Difference::Nothing {
                 updates.push(Update {
                     key: key.clone(),
@@ -171,6 +184,28 @@ impl Reporter {
         updates.truncate(conditions + COUNTS_AT_ONCE);
         updates
     }
+}
+
+/// The time to the second, which is all that a condition keeps (metav1.Time).
+fn this_second() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
+/// Whether a status differs from the known one in nothing but that the gateways are not back yet.
+fn unsettled(known: &Status, status: &Status) -> bool {
+    let judged = |status: &Status| -> Vec<(String, String, Option<i64>)> {
+        let conditions = status.conditions().iter();
+        conditions
+            .filter(|it| it.type_ != "Programmed" && it.type_ != "Ready")
+            .map(|it| (it.type_.clone(), it.reason.clone(), it.observed_generation))
+            .collect()
+    };
+    let programmed = |status: &Status| {
+        let mut conditions = status.conditions().iter();
+        conditions.any(|it| it.type_ == "Programmed" && it.status == "True")
+    };
+    programmed(known) && !programmed(status) && judged(known) == judged(status)
 }
 
 impl std::fmt::Debug for Reporter {

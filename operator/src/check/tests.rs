@@ -44,7 +44,7 @@ fn a_bad_object_is_named_and_others_are_still_judged() {
         text.contains("McpUpstream default/other Accepted=False Undecodable"),
         "{text}"
     );
-    assert!(text.contains("a.yaml:8: spec.tols:"), "{text}");
+    assert!(text.contains("a.yaml:9: spec.tols:"), "{text}");
 }
 
 #[test]

@@ -28,6 +28,23 @@ fn mk_verdicts(names: &[&str]) -> Verdicts {
     Arc::new(world.compile().verdicts)
 }
 
+/// One object that is accepted.
+fn mk_accepted(name: &str) -> Verdicts {
+    let mut world = World::new(Settings {
+        class: "hangar".into(),
+        policy_namespaces: None,
+        addresses: AddressRules::default(),
+    });
+    let object = serde_json::json!({
+        "apiVersion": "hangar.dev/v1alpha1", "kind": "McpUpstream",
+        "metadata": {"namespace": "default", "name": name, "uid": "uid", "generation": 1},
+        "spec": {"endpoint": {"url": "https://a.example.com/mcp"}},
+    });
+    let object = serde_json::from_value(object).unwrap();
+    world.apply(Change::Apply(Object::Upstream(Box::new(object))));
+    Arc::new(world.compile().verdicts)
+}
+
 fn mk_key(name: &str) -> ObjectKey {
     ObjectKey::new(Kind::McpUpstream, "default", name)
 }
@@ -53,6 +70,7 @@ async fn mk_rig() -> Rig {
         book: Arc::new(load(&state)),
         writer: Box::new(FolderWriter::new(state, metrics.clone())),
         metrics,
+        started: Instant::now(),
     };
     Rig { reporter, dir }
 }
@@ -139,4 +157,39 @@ async fn conditions_go_before_counts_and_counts_are_few() {
     assert_eq!(updates[0].key, mk_key("zz"));
     assert_eq!(updates[0].difference, Difference::Conditions);
     assert_eq!(updates[1].difference, Difference::Counts);
+}
+
+#[tokio::test]
+async fn a_restart_does_not_unprogram_what_did_not_change() {
+    let rig = mk_rig().await;
+    let status = |verdicts: &Verdicts, fleet: &FleetView| {
+        let (key, verdict) = verdicts.first_key_value().unwrap();
+        status(key, verdict, fleet, &[], Timestamp::now())
+    };
+    let verdicts = mk_accepted("a");
+    let mut known = FleetView::default();
+    let (key, verdict) = verdicts.first_key_value().unwrap();
+    let digest = verdict.current_digest().unwrap();
+    let acknowledged = Arc::new([(key.clone(), digest)].into());
+    let view = hangar_operator_core::PodView {
+        acknowledged,
+        ..Default::default()
+    };
+    let pod = hangar_wire::Pod {
+        namespace: "hangar".into(),
+        name: "gateway-0".into(),
+        uid: "u".into(),
+    };
+    known.pods.insert(pod, view);
+    rig.reporter
+        .book
+        .set(key.clone(), status(&verdicts, &known));
+    let none_yet = FleetView::default();
+    let updates = |reporter: &Reporter| reporter.updates(&verdicts, &none_yet, Timestamp::now());
+    assert_eq!(updates(&rig.reporter), [], "the gateways are not back yet");
+    let later = Reporter {
+        started: Instant::now().checked_sub(SETTLE).unwrap(),
+        ..rig.reporter
+    };
+    assert_eq!(updates(&later).len(), 1, "they did not come back");
 }
