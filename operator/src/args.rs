@@ -16,7 +16,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve gateways until SIGTERM or ctrl-C.
-    Run(Run),
+    Run(Box<Run>),
     /// Say what a cluster with just these manifests would say of them.
     ///
     /// Prints one line per object. Exit code 0: all good, 1: some are not, 2: a path cannot be read.

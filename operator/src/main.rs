@@ -7,7 +7,7 @@ use hangar_operator::args::{Args, Command};
 
 fn main() -> ExitCode {
     match Args::parse().command {
-        Command::Run(args) => hangar_operator::run::main(args),
+        Command::Run(args) => hangar_operator::run::main(*args),
         Command::Check(args) => hangar_operator::check::main(&args),
     }
 }

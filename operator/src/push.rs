@@ -192,9 +192,9 @@ impl Error {
 
 impl Push {
     async fn answer(&self, request: Request<Body>) -> Result<Bytes, Error> {
-        let (head, body) = request.into_parts();
+        let (parts, body) = request.into_parts();
         // Before the body is read: a stranger costs no memory.
-        let identity = self.authenticator.identify(bearer(&head.headers)?).await?;
+        let identity = self.authenticator.identify(bearer(&parts.headers)?).await?;
         let (pod, held, said) = self.acknowledgement(identity, &read(body).await?)?;
         let mut current = self.publisher.subscribe();
         if current.borrow().is_none() {

@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod folder;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -179,7 +180,7 @@ impl Reporter {
             }
         }
         // Stable: objects keep their order within each sort of difference.
-        updates.sort_by(|a, b| b.difference.cmp(&a.difference));
+        updates.sort_by_key(|it| Reverse(it.difference));
         let conditions = updates.partition_point(|it| it.difference == Difference::Conditions);
         updates.truncate(conditions + COUNTS_AT_ONCE);
         updates

@@ -59,17 +59,16 @@ impl Reviewer {
     pub async fn identify(&self, token: &str) -> Result<Pod, Error> {
         let key = Sha256Hex::of(token.as_bytes());
         let kept = self.lock().get(&key, Instant::now());
-        let verdict = match kept {
-            Some(verdict) => verdict,
-            None => {
-                let asked = Instant::now();
-                let verdict = self
-                    .ask(token)
-                    .await
-                    .map_err(|error| Error::Unavailable(Box::new(error)))?;
-                self.lock().keep(key, verdict.clone(), asked);
-                verdict
-            }
+        let verdict = if let Some(verdict) = kept {
+            verdict
+        } else {
+            let asked = Instant::now();
+            let verdict = self
+                .ask(token)
+                .await
+                .map_err(|error| Error::Unavailable(Box::new(error)))?;
+            self.lock().keep(key, verdict.clone(), asked);
+            verdict
         };
         match verdict {
             Verdict::Gateway(pod) => Ok(pod),

@@ -127,8 +127,8 @@ impl Rig {
     async fn subscribed(&self, wanted: usize) {
         let mut changes = self.fleet.changes();
         let reached = changes.wait_for(|_| self.fleet.view().pods.len() == wanted);
-        let waited = tokio::time::timeout(Duration::from_secs(20), reached).await;
-        waited.expect("the number of pods is reached").unwrap();
+        let outcome = tokio::time::timeout(Duration::from_secs(20), reached).await;
+        outcome.expect("the number of pods is reached").unwrap();
     }
 }
 

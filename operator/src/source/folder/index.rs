@@ -152,15 +152,12 @@ impl Index {
         for entry in entries {
             let before = self.objects.remove(&entry.id);
             let unchanged = before.as_ref().is_some_and(|it| it.digest == entry.digest);
-            let object = match (unchanged, self.object(&entry)) {
-                (false, Some(object)) => object,
+            let (false, Some(object)) = (unchanged, self.object(&entry)) else {
                 // The same as before; or a Secret that is refused, whose last good form stays.
-                _ => {
-                    if let Some(before) = before {
-                        next.insert(entry.id, before);
-                    }
-                    continue;
+                if let Some(before) = before {
+                    next.insert(entry.id, before);
                 }
+                continue;
             };
             applied.push(Change::Apply(object.clone()));
             let digest = entry.digest;
