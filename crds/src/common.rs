@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use kube::core::Rule;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The switch for an emergency, without deleting anything.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[schemars(transform = describe_by_field)]
 pub enum Admission {
     /// Everything is admitted.
     Open,
@@ -71,3 +73,17 @@ pub struct Selector {
 #[schemars(transparent, inline)]
 #[allow(dead_code)] // a schema only
 struct LabelValue(#[schemars(length(max = 63))] String);
+
+/// A duration in Go's form. Days, fractions and signs are refused, and so is zero.
+pub(crate) fn duration_rule() -> Rule {
+    Rule::new(
+        "self.matches('^([0-9]{1,5}(h|m)|[0-9]{1,8}(s|ms)){1,4}$') && duration(self) > duration('0s')",
+    )
+    .message("use a duration longer than zero, as 30s, 15m or 1h30m")
+}
+
+/// Drops the description of a type of which optional fields exist: it would hide the field's own,
+/// which names the default.
+pub(crate) fn describe_by_field(schema: &mut Schema) {
+    schema.remove("description");
+}

@@ -24,7 +24,7 @@ pub mod upstream;
 mod tests;
 
 pub use common::{Admission, LocalRef, SecretKeyRef, Selector, ToolGlobs};
-pub use definition::{Error, FOLDER, definitions, file_name, render};
+pub use definition::{Error, FOLDER, HEADER, definitions, file_name, render};
 pub use policy::{
     AnsweredBy, AnsweredByType, ApiKeysSubject, Claim, Consent, JwtSubject, Mode, OnDecline,
     ServiceAccountSubject, Subject, SubjectType, TenantLimits, TenantPolicy, TenantPolicySpec,

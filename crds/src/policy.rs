@@ -5,7 +5,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Admission, LocalRef, Selector, ToolGlobs};
+use crate::common::{Admission, LocalRef, Selector, ToolGlobs, describe_by_field, duration_rule};
 use crate::upstream::{CaRef, GatewayCounts};
 
 /// Who a tenant is, and what it may do with which upstream.
@@ -59,7 +59,8 @@ pub struct TenantPolicySpec {
     #[x_kube(validation = Rule::new("self == oldSelf")
         .message("tenant cannot be changed: make a new TenantPolicy for the other tenant"))]
     pub tenant: String,
-    /// The switch for an emergency. Default: Open.
+    /// The switch for an emergency: Open, NoNewTasks (calls go on, no task is born) or Closed (only
+    /// tasks/cancel, and what the ledger can serve alone). Default: Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// Which verified credentials are this tenant.
@@ -136,7 +137,7 @@ pub struct JwtSubject {
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 2048)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub audiences: Vec<String>,
-    /// Where the issuer's keys are.
+    /// Where the issuer's keys are: an http or https URL.
     #[schemars(
         length(min = 1, max = 2048),
         regex(pattern = r"^https?://[^\s/?#@]+([/?][^\s#]*)?$")
@@ -153,7 +154,7 @@ pub struct JwtSubject {
     #[serde(rename = "match", default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16))]
     pub match_: Option<Vec<Claim>>,
-    /// Every token of the issuer is this tenant.
+    /// Every token of the issuer is this tenant. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub all_subjects_of_issuer: Option<bool>,
 }
@@ -255,6 +256,7 @@ pub struct TenantTasks {
 
 /// Who may read and cancel a task.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[schemars(transform = describe_by_field)]
 pub enum Visibility {
     /// Who made it.
     Owner,
@@ -274,14 +276,14 @@ pub struct Consent {
     /// Who may answer. Default: Owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<AnsweredBy>,
-    /// What a no does. Default: FailTask.
+    /// What a no does: FailTask (the task fails, its upstream is told to stop) or RelayAnswer (the
+    /// upstream gets the no). Default: FailTask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_decline: Option<OnDecline>,
     /// From first sight of a question until it ends the task, as 15m. Default: 15m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s')")
-        .message("use a duration longer than zero, as 30s, 15m or 1h30m"))]
+    #[x_kube(validation = duration_rule())]
     pub ttl: Option<String>,
 }
 
@@ -311,6 +313,7 @@ pub enum AnsweredByType {
 
 /// What a no does.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[schemars(transform = describe_by_field)]
 pub enum OnDecline {
     /// The task fails and its upstream is told to stop.
     FailTask,

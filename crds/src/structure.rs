@@ -35,6 +35,9 @@ static SCHEMAS: LazyLock<BTreeMap<String, Value>> = LazyLock::new(|| {
 static PATTERNS: LazyLock<Mutex<BTreeMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
 /// What the schema of this kind refuses in a manifest; empty for a good one. `status` is not looked at.
+///
+/// Caveats: a null entry of a map is refused, where an API server drops it: the manifest is used as
+/// it is.
 pub fn violations(kind: &str, manifest: &Value) -> Vec<Violation> {
     let mut found = Vec::new();
     let Some(schema) = SCHEMAS.get(kind) else {

@@ -7,7 +7,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{Admission, LocalRef, SecretKeyRef, Selector};
+use crate::common::{
+    Admission, LocalRef, SecretKeyRef, Selector, describe_by_field, duration_rule,
+};
 
 /// An MCP server behind the gateway, and whose policies may refer to it.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
@@ -74,7 +76,8 @@ pub struct McpUpstreamSpec {
     /// Which revision of MCP it speaks. Default: Auto.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// The switch for an emergency. Default: Open.
+    /// The switch for an emergency: Open, NoNewTasks (calls go on, no task is born) or Closed (only
+    /// tasks/cancel, and what the ledger can serve alone). Default: Open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<Admission>,
     /// Trust towards the server. Default: the public roots.
@@ -112,7 +115,7 @@ pub struct McpUpstreamSpec {
 #[x_kube(validation = Rule::new("[has(self.url), has(self.service)].exists_one(x, x)")
     .message("exactly one of url and service must be set"))]
 pub struct Endpoint {
-    /// Absolute URL of the MCP endpoint, http or https.
+    /// Absolute URL of the MCP endpoint, http or https, without user, password and fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 2048),
@@ -145,6 +148,7 @@ pub struct ServiceEndpoint {
 
 /// Revision of MCP that an upstream speaks.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[schemars(transform = describe_by_field)]
 pub enum Protocol {
     /// Found out by asking.
     Auto,
@@ -244,10 +248,10 @@ pub struct HeaderCredential {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct OAuthCredential {
-    /// Token endpoint, https.
+    /// Token endpoint, https only: the client secret travels there.
     #[schemars(
         length(min = 1, max = 2048),
-        regex(pattern = r"^https?://[^\s/?#@]+([/?][^\s#]*)?$")
+        regex(pattern = r"^https://[^\s/?#@]+([/?][^\s#]*)?$")
     )]
     pub token_url: String,
     /// Client identifier.
@@ -329,15 +333,12 @@ pub struct UpstreamTools {
     #[schemars(with = "Option<BTreeMap<String, PinnedDigests>>", extend("maxProperties" = 256))]
     #[x_kube(validation = Rule::new("self.all(tool, tool.size() >= 1 && tool.size() <= 128)")
         .message("a tool name has 1 to 128 characters"))]
-    #[x_kube(validation = Rule::new("self.all(tool, self[tool].all(pin, pin.matches('^sha256:[0-9a-f]{64}$')))")
-        .message("a pin is sha256: and 64 lower-case hexadecimal digits"))]
     pub pins: Option<BTreeMap<String, Vec<String>>>,
     /// How old a contract a synchronous call may rely on, as 60s; a task payload never relies on an
     /// old one. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s')")
-        .message("use a duration longer than zero, as 30s, 15m or 1h30m"))]
+    #[x_kube(validation = duration_rule())]
     pub max_age: Option<String>,
 }
 
@@ -345,8 +346,22 @@ pub struct UpstreamTools {
 #[derive(JsonSchema)]
 #[schemars(transparent, inline)]
 #[allow(dead_code)] // a schema only
-struct PinnedDigests(#[schemars(length(min = 1, max = 4), inner(length(max = 128)))] Vec<String>);
+struct PinnedDigests(#[schemars(length(min = 1, max = 4))] Vec<PinnedDigest>);
 
+/// Digest of a contract: sha256 and 64 lower-case hexadecimal digits.
+#[derive(JsonSchema)]
+#[schemars(transparent, inline)]
+#[allow(dead_code)] // a schema only
+struct PinnedDigest(
+    #[schemars(
+        length(max = 128),
+        extend("x-kubernetes-validations" = [{
+            "rule": "self.matches('^sha256:[0-9a-f]{64}$')",
+            "message": "a pin is sha256: and 64 lower-case hexadecimal digits",
+        }])
+    )]
+    String,
+);
 /// How contracts are approved.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
@@ -363,6 +378,7 @@ pub struct Pinning {
 
 /// Which contracts may be invoked.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
+#[schemars(transform = describe_by_field)]
 pub enum PinningMode {
     /// The first contract seen is pinned; `pins` win over it.
     FirstUse,
@@ -389,8 +405,7 @@ pub struct UpstreamTasks {
     /// How long a task is kept after its last contact or its end, as 24h. Default: 24h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s')")
-        .message("use a duration longer than zero, as 30s, 15m or 1h30m"))]
+    #[x_kube(validation = duration_rule())]
     pub retention: Option<String>,
 }
 
@@ -401,8 +416,7 @@ pub struct UpstreamLimits {
     /// Longest time of one request, as 30s. Default: 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$') && duration(self) > duration('0s')")
-        .message("use a duration longer than zero, as 30s, 15m or 1h30m"))]
+    #[x_kube(validation = duration_rule())]
     pub request_timeout: Option<String>,
     /// Largest answer, as 16Mi. Default: 16Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]

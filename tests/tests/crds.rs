@@ -147,7 +147,11 @@ fn values_are_well_formed() {
     let limit = |name: &str, value: &str| url().set(&format!("/spec/limits/{name}"), json!(value));
     let prefix = tenant().set("/spec/upstreams/0/prefix", json!("a__b"));
     let glob = url().set("/spec/tools/deny", json!([""]));
-    refuses("short digest", &pin("sha256:abc"), &["pins"]);
+    refuses(
+        "short digest",
+        &pin("sha256:abc"),
+        &["pins", "64 lower-case hexadecimal digits"],
+    );
     refuses("no hexadecimal digit", &pin(&digest('g')), &["pins"]);
     refuses("digest in capitals", &pin(&digest('A')), &["pins"]);
     for bad in ["30", "1d", "-5s", "soon"] {
