@@ -4,14 +4,17 @@
 //! upstream's work too. Whatever touches the ledger runs as a [`section::Section`], which ends
 //! whether or not its client still listens.
 
+pub mod access;
 pub mod call;
 pub mod cancel;
 pub mod discover;
 pub mod get;
+pub mod governor;
 pub mod list;
 pub mod observe;
 pub mod register;
 pub mod section;
+pub mod ticker;
 pub mod update;
 
 use std::sync::Arc;
@@ -34,6 +37,7 @@ use crate::config::{Active, Grant, Upstream};
 use crate::gateway::Gateway;
 use crate::http::rescue;
 use crate::upstream::exchange::{self, Exchange, Failure};
+use governor::Governor;
 use section::Section;
 
 /// A request that passed every check that needs no ledger and no tool.
@@ -93,13 +97,15 @@ impl Call<'_> {
     /// The owned part, for work that outlives the connection.
     pub fn section(&self) -> Section {
         Section {
-            gateway: Arc::clone(self.gateway),
-            active: Arc::clone(self.active),
+            governor: Governor {
+                gateway: Arc::clone(self.gateway),
+                active: Arc::clone(self.active),
+                correlation: self.correlation.to_owned(),
+            },
             caller: self.caller.clone(),
             grant: Arc::clone(self.grant),
             upstream: Arc::clone(self.upstream),
             id: self.request.id.to_owned(),
-            correlation: self.correlation.to_owned(),
         }
     }
 
@@ -206,16 +212,9 @@ impl Answer {
         Self {
             status: error.status,
             body: wire::error(id, error).into(),
-            retry_after: None,
-            outcome: rescue::outcome(error.reason),
+            retry_after: error.retry_after,
+            outcome: rescue::outcome(error.kind),
             reason: error.reason,
-        }
-    }
-
-    pub fn limited(error: &WireError, wait: Duration) -> Self {
-        Self {
-            retry_after: Some(wait.as_secs() + 1),
-            ..Self::refused(None, error)
         }
     }
 

@@ -17,3 +17,6 @@ pub struct Runtime {
     pub contracts: contracts::Contracts,
     pub pins: pins::Known,
 }
+
+#[cfg(test)]
+mod tests;

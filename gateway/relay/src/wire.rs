@@ -20,8 +20,11 @@ pub struct WireError {
     pub code: i64,
     pub message: Cow<'static, str>,
     pub data: Option<Box<RawValue>>,
-    /// Closed word for metrics and logs.
+    pub kind: Kind,
+    /// Closed word for metrics and logs: that of the kind.
     pub reason: &'static str,
+    /// Seconds until another try may help (RFC 9110, `Retry-After`).
+    pub retry_after: Option<u64>,
 }
 
 /// Member of `_meta` that says how old a task from the ledger is, in milliseconds.
@@ -137,6 +140,13 @@ impl WireError {
         json::raw(out)
     }
 
+    /// Says when to come back, in seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: Option<u64>) -> Self {
+        self.retry_after = seconds;
+        self
+    }
+
     /// Says more in the message; `what` is a text of ours, never one of a client or an upstream.
     #[must_use]
     pub fn because(mut self, what: impl fmt::Display) -> Self {
@@ -171,7 +181,9 @@ impl From<Kind> for WireError {
             code,
             message: kind.message().into(),
             data: is_private.then(|| json::raw(format!(r#"{{"reason":"{reason}"}}"#))),
+            kind,
             reason,
+            retry_after: matches!(kind, Kind::NotReady | Kind::Overloaded).then_some(1),
         }
     }
 }

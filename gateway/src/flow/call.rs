@@ -48,7 +48,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     };
     let message = match call.exchange(headers, body).await {
         Ok(message) => message,
-        Err(failure) => return Ok(failed(call, &failure)),
+        Err(failure) => return Err(rescue::exchange(&failure)),
     };
     let relayed = Relayed::read(&message, call.request.id)?;
     let result = match (&relayed.reply, offer) {
@@ -95,18 +95,6 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
             }
             Err(Kind::UpstreamProtocol.into())
         }
-    }
-}
-
-/// Throttling is passed on with its hint; everything else is an answer of the table.
-fn failed(call: &Call<'_>, failure: &crate::upstream::exchange::Failure) -> Answer {
-    let answer = Answer::refused(Some(call.request.id), &rescue::exchange(failure));
-    match failure {
-        crate::upstream::exchange::Failure::Throttled { retry_after } => Answer {
-            retry_after: *retry_after,
-            ..answer
-        },
-        _ => answer,
     }
 }
 
@@ -172,17 +160,26 @@ async fn offer(call: &Call<'_>) -> Offer {
     if call.gateway.store.health() != Health::Ok {
         return Offer::Withheld(Kind::Internal);
     }
-    let quota = u64::from(call.caller.tenant.object.limits.live_tasks);
-    match call
-        .gateway
-        .store
-        .live_of(call.caller.owner.tenant.as_ref())
-        .await
-    {
-        Ok(live) if live < quota => Offer::Made,
-        Ok(_) => Offer::Withheld(Kind::QuotaExceeded),
+    match below_quota(call).await {
+        Ok(true) => Offer::Made,
+        Ok(false) => Offer::Withheld(Kind::QuotaExceeded),
         Err(_) => Offer::Withheld(Kind::Internal),
     }
+}
+
+/// Whether the tenant may have another live task; what time has ended is retired before it says no.
+async fn below_quota(call: &Call<'_>) -> Result<bool, WireError> {
+    let quota = u64::from(call.caller.tenant.object.limits.live_tasks);
+    let tenant = call.caller.owner.tenant.as_ref();
+    let store = &call.gateway.store;
+    let section = call.section();
+    let live = store.live_of(tenant).await;
+    if live.map_err(|error| section.store_failed(&error))? < quota {
+        return Ok(true);
+    }
+    section.retire_due().await?;
+    let live = store.live_of(tenant).await;
+    Ok(live.map_err(|error| section.store_failed(&error))? < quota)
 }
 
 // === impl Approved ===

@@ -3,32 +3,31 @@
 use bytes::Bytes;
 use hangar_ledger::{Entry, Sight, TaskId};
 use hangar_relay::method::Method;
-use hangar_relay::wire::{Kind, WireError};
+use hangar_relay::wire::WireError;
 use hangar_wire::Admission;
+use serde_json::value::RawValue;
 
-use super::observe::{Ask, Observed, from_ledger, observe, settled};
-use super::section::{Found, Role, Section};
+use super::access::Role;
+use super::observe::{Observed, from_ledger, observe, settled};
+use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed, wire_status};
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let task = call.task_id()?;
-    let (body, admission) = (Bytes::clone(call.body), call.admission());
+    let (meta, admission) = (call.params.meta.raw.to_owned(), call.admission());
     call.section()
-        .detached(move |section| get(section, task, body, admission))
+        .detached(move |section| get(section, task, meta, admission))
         .await
 }
 
 async fn get(
     section: Section,
     task: TaskId,
-    body: Bytes,
+    meta: Box<RawValue>,
     admission: Admission,
 ) -> Result<Answer, WireError> {
-    let Found { entry, role } = section.find(Method::TasksGet, &task).await?;
-    let entry = section
-        .at_this_time(entry)
-        .await?
-        .ok_or(Kind::TaskNotFound)?;
+    let (entry, role) = section.find(Method::TasksGet, &task).await?.into_parts();
+    let entry = section.at_this_time(entry).await?;
     if let Some(answer) = settled(&section, &entry) {
         return Ok(answer);
     }
@@ -44,13 +43,7 @@ async fn get(
     } else {
         Sight::Compared
     };
-    let id = section.id.clone();
-    let ask = Ask {
-        body,
-        id: &id,
-        sight,
-    };
-    match observe(&section, entry, ask).await? {
+    match observe(&section, entry, &meta, sight).await? {
         Observed::Current { entry, message } => deliver(&section, &entry, role, &message),
         Observed::Settled { entry } => Ok(settled(&section, &entry).unwrap_or_else(|| {
             let error = if entry.mismatch_at.is_some() {

@@ -2,7 +2,6 @@
 //!
 //! Listing and calling never disagree: the same rules and the same pins decide both.
 
-use std::borrow::Cow;
 use std::time::Instant;
 
 use hangar_relay::list::{self, Shown, prefixed};
@@ -24,25 +23,25 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         .since(call.upstream, &call.active.http, Instant::now())
         .await
         .map_err(|error| rescue::contract(&error))?;
-    let mut shown = Vec::new();
-    for tool in catalogue.tools.values() {
-        if !call.allows(&tool.name) || !usable(tool) {
-            continue;
-        }
+    let candidates = catalogue
+        .tools
+        .values()
+        .filter(|tool| call.allows(&tool.name) && usable(tool));
+    // Judged together: first sights then share their commits.
+    let judged = candidates.map(async |tool| {
         let gateway = call.gateway;
-        let verdict = pins::judge(&*gateway.store, &gateway.class, call.upstream, tool)
-            .await
-            .map_err(|error| rescue::store(&error))?;
-        match verdict {
-            Verdict::Approved => shown.push(Shown {
-                tool,
-                name: match prefixed(call.prefix, &tool.name) {
-                    Cow::Borrowed(name) => Cow::Borrowed(name),
-                    Cow::Owned(name) => Cow::Owned(name),
-                },
-            }),
-            Verdict::Drifted | Verdict::NotPinned => {}
-        }
-    }
+        let verdict = pins::judge(&*gateway.store, &gateway.class, call.upstream, tool).await?;
+        Ok::<_, hangar_store::Error>((tool, verdict))
+    });
+    let judged = futures::future::try_join_all(judged)
+        .await
+        .map_err(|error| rescue::store(&error))?;
+    let shown = judged
+        .into_iter()
+        .filter(|(_, verdict)| *verdict == Verdict::Approved)
+        .map(|(tool, _)| Shown {
+            tool,
+            name: prefixed(call.prefix, &tool.name),
+        });
     Ok(Answer::result(call.request.id, &list::tools(shown)))
 }

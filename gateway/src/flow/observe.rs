@@ -12,12 +12,14 @@ use hangar_ledger::{
 };
 use hangar_relay::envelope::Reply;
 use hangar_relay::method::Method;
+use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{self, Payload, Question};
 use hangar_relay::wire::{self, Failure as WireFailure, Kind, WireError};
 use hangar_wire::Consent;
 use serde_json::value::RawValue;
 
-use super::section::{Section, Undecided};
+use super::governor::Undecided;
+use super::section::Section;
 use super::{Answer, Relayed, wire_status};
 use crate::upstream::contracts;
 
@@ -26,7 +28,7 @@ use crate::upstream::contracts;
 pub enum Observed {
     /// The upstream's message may be handed over; the ledger agrees with it.
     Current { entry: Box<Entry>, message: Bytes },
-    /// The truth is what the ledger holds: a state of the gateway's making.
+    /// The truth is what the ledger holds: the upstream said something else, or may not be heard.
     Settled { entry: Box<Entry> },
     /// The upstream cannot be asked now; nothing was concluded.
     Unavailable {
@@ -35,59 +37,69 @@ pub enum Observed {
     },
 }
 
-/// How one question is put to the upstream.
-#[derive(Debug)]
-pub struct Ask<'a> {
-    pub body: Bytes,
-    /// The id in `body`.
-    pub id: &'a RawValue,
-    /// Whether its questions are shown to someone who may answer.
-    pub sight: Sight,
-}
-
 enum Contract {
     Verified,
     Drifted {
         found: Option<ToolDigest>,
     },
-    /// A cause of ours: nothing is concluded.
+    /// A cause of ours, or no time left: nothing is concluded.
     Unknown,
 }
 
-/// Of the ten seconds that a poll may take, this much for the upstream's answer; the rest is for
-/// three looks at its contract.
-const ASK_TIMEOUT: Duration = Duration::from_secs(4);
-const LOOKS: usize = 3;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// What a poll may take in all.
+const POLL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of that, what the upstream's answer may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Before each look at the contract; the last is far enough off for a restart of the upstream.
+const PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(500),
+    Duration::from_millis(1500),
+];
 
-pub async fn observe(section: &Section, entry: Entry, ask: Ask<'_>) -> Result<Observed, WireError> {
+/// Asks, verifies and decides.
+///
+/// Guarantees: [`Observed::Current`] holds a payload only if the contract was verified by a
+/// `tools/list` begun after the payload arrived, and the decision is durable. Takes ten seconds at
+/// most, and the time of the store.
+/// Caveats: an upstream that is down, slow or failing changes nothing.
+pub async fn observe(
+    section: &Section,
+    entry: Entry,
+    meta: &RawValue,
+    sight: Sight,
+) -> Result<Observed, WireError> {
+    let deadline = tokio::time::Instant::now() + POLL_TIMEOUT;
     let task = entry.key.task.clone();
-    let began = section.gateway.store.now();
+    let began = section.governor.gateway.store.now();
+    let own = Own {
+        id: &section.id,
+        meta: MetaOf::Client(meta),
+    };
+    let body = own.tasks_get(task.as_str()).into();
     let exchanged = section
-        .exchange(Method::TasksGet, &task, ask.body, ask.id, ASK_TIMEOUT)
+        .exchange(Method::TasksGet, &task, body, ASK_TIMEOUT)
         .await;
     let message = match exchanged {
         Ok(message) => message,
         Err(failure) => {
-            let retry_after = match &failure {
-                crate::upstream::exchange::Failure::Throttled { retry_after } => *retry_after,
-                _ => None,
-            };
             tracing::warn!(
-                correlation = section.correlation,
+                correlation = section.correlation(),
                 upstream = section.upstream.label,
                 reason = failure.reason(),
                 "upstream cannot be asked about a task"
             );
-            let entry = Box::new(entry);
-            return Ok(Observed::Unavailable { entry, retry_after });
+            return Ok(Observed::Unavailable {
+                entry: Box::new(entry),
+                retry_after: failure.retry_after(),
+            });
         }
     };
     let arrived = Instant::now();
-    let result = match Relayed::read(&message, ask.id)?.reply {
+    let result = match Relayed::read(&message, &section.id)?.reply {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
-            return conclude(section, entry, vec![Command::Lost], None).await;
+            return conclude(section, entry, vec![Command::Lost { began }], None).await;
         }
         Reply::Error(_) => {
             return Ok(Observed::Unavailable {
@@ -107,26 +119,25 @@ pub async fn observe(section: &Section, entry: Entry, ask: Ask<'_>) -> Result<Ob
             return Err(Kind::UpstreamProtocol.into());
         }
     };
+    let status = polled.snapshot.status;
     let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
+        section.count_refusal(Method::TasksGet, "out_of_bounds");
         return Err(Kind::UpstreamProtocol.into());
     };
     let mut commands = vec![Command::Sync { snapshot, began }];
     if !matches!(polled.payload, Payload::None) {
-        match verify(section, &entry, arrived).await {
+        let looked = tokio::time::timeout_at(deadline, verify(section, &entry, arrived)).await;
+        match looked.unwrap_or(Contract::Unknown) {
             Contract::Verified => {}
             Contract::Drifted { found } => commands.push(Command::Drift { found }),
-            Contract::Unknown => {
-                return Ok(Observed::Unavailable {
-                    entry: Box::new(entry),
-                    retry_after: None,
-                });
-            }
+            Contract::Unknown => return Err(WireError::unavailable(Some(status))),
         }
     }
     if let Payload::InputRequired { requests } = &polled.payload {
-        commands.extend(questions(section, requests, ask.sight, began)?);
+        commands.extend(questions(section, requests, sight, began)?);
     }
-    conclude(section, entry, commands, Some(Bytes::clone(&message))).await
+    let said = (status, Bytes::clone(&message));
+    conclude(section, entry, commands, Some(said)).await
 }
 
 /// Answers with what the ledger alone may say: `working`, `cancelled`, and failures of the
@@ -136,7 +147,7 @@ pub fn from_ledger(section: &Section, entry: &Entry, retry_after: Option<u64>) -
         return answer;
     }
     if entry.latch.is_none() && entry.snapshot.status == hangar_ledger::Status::Working {
-        let now = section.gateway.store.now();
+        let now = section.governor.gateway.store.now();
         let age = now.since(entry.contact_at);
         let task = wire::plain_task(&relay_snapshot(&entry.snapshot), Some(age));
         return Answer {
@@ -208,54 +219,58 @@ fn relay_snapshot(snapshot: &Snapshot) -> task::Snapshot {
     }
 }
 
+/// Decides, and tells whether what the upstream said may be handed over.
 async fn conclude(
     section: &Section,
     entry: Entry,
     commands: Vec<Command>,
-    message: Option<Bytes>,
+    said: Option<(task::Status, Bytes)>,
 ) -> Result<Observed, WireError> {
     let key = entry.key.clone();
-    let before = entry.clone();
-    let entry = match section.decide(&key, Some(entry), commands).await {
-        Ok(Some((entry, _))) => entry,
-        Ok(None) => return Err(Kind::TaskNotFound.into()),
+    let decided = section.governor.decide(&key, Some(entry), commands).await;
+    let entry = match decided {
+        Ok(decided) => decided.entry.ok_or(Kind::TaskNotFound)?,
         Err(Undecided::Refused(Refusal::Regression)) => {
             section.count_refusal(Method::TasksGet, Refusal::Regression.reason());
-            return Ok(Observed::Settled {
-                entry: Box::new(before),
-            });
+            // Somebody latched the end that this answer contradicts: that is what is served.
+            let current = section.governor.gateway.store.get(&key).await;
+            let current = current.map_err(|error| section.store_failed(&error))?;
+            let entry = Box::new(current.ok_or(Kind::TaskNotFound)?);
+            return Ok(Observed::Settled { entry });
         }
-        Err(undecided) => return Err(section.undecided(undecided)),
+        Err(undecided) => return Err(undecided.into_answer()),
     };
     let ended_here = entry
         .latch
         .is_some_and(|latch| latch.outcome.is_gateway_made());
-    match message {
-        Some(message) if !ended_here && entry.mismatch_at.is_none() => Ok(Observed::Current {
-            entry: Box::new(entry),
-            message,
-        }),
-        Some(_) => Ok(Observed::Settled {
-            entry: Box::new(entry),
-        }),
-        None if ended_here => Ok(Observed::Settled {
-            entry: Box::new(entry),
-        }),
-        None => Ok(Observed::Unavailable {
-            entry: Box::new(entry),
+    let entry = Box::new(entry);
+    Ok(match said {
+        Some((status, message))
+            if !ended_here
+                && entry.mismatch_at.is_none()
+                && wire_status(entry.status()) == status =>
+        {
+            Observed::Current { entry, message }
+        }
+        Some(_) => Observed::Settled { entry },
+        None if ended_here => Observed::Settled { entry },
+        None => Observed::Unavailable {
+            entry,
             retry_after: None,
-        }),
-    }
+        },
+    })
 }
 
 /// Compares the contract now with the one bound at birth. What the upstream fails to show is looked
 /// for twice more; after that it counts as drifted.
+///
+/// Guarantees: each look is a fetch begun after the payload arrived.
 async fn verify(section: &Section, entry: &Entry, arrived: Instant) -> Contract {
-    let (upstream, http) = (&section.upstream, &section.active.http);
+    let (upstream, http) = (&section.upstream, &section.governor.active.http);
     let mut not_before = arrived;
-    for look in 0..LOOKS {
+    for (look, pause) in PAUSES.into_iter().enumerate() {
         if look > 0 {
-            tokio::time::sleep(BETWEEN_LOOKS).await;
+            tokio::time::sleep(pause).await;
             not_before = Instant::now();
         }
         match upstream
@@ -276,7 +291,7 @@ async fn verify(section: &Section, entry: &Entry, arrived: Instant) -> Contract 
             }
             Err(contracts::Error::Ours(_)) => return Contract::Unknown,
             Err(error) => tracing::warn!(
-                correlation = section.correlation,
+                correlation = section.correlation(),
                 upstream = upstream.label,
                 reason = error.reason(),
                 look,

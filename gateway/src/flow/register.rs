@@ -3,13 +3,16 @@
 //! Where it may not be born after all, the client gets an error and the upstream a cancel, unless
 //! the id belongs to an entry: then it is somebody's live task and must not be touched.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hangar_ledger::{Command, Refusal, TaskId, ToolDigest};
 use hangar_relay::wire::{Kind, WireError};
 use hangar_store::Error as StoreError;
 
+use super::governor::Undecided;
 use super::observe::ledger_snapshot;
-use super::section::{Section, Undecided};
+use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
 
 /// What the upstream was told about tasks.
@@ -44,10 +47,16 @@ pub fn abandon(section: Section, task: &str) {
     let Ok(task) = TaskId::try_from(task.to_owned()) else {
         return;
     };
-    let gateway = std::sync::Arc::clone(&section.gateway);
+    let gateway = Arc::clone(&section.governor.gateway);
     gateway.sections.spawn(async move {
-        match section.gateway.store.get(&section.key(&task)).await {
-            Ok(None) => section.cancel_upstream(task),
+        match section
+            .governor
+            .gateway
+            .store
+            .get(&section.key(&task))
+            .await
+        {
+            Ok(None) => section.governor.cancel(&section.upstream, task),
             Ok(Some(_)) => {}
             Err(error) => {
                 // Not known whose task it is: leaving it to its TTL harms nobody.
@@ -95,7 +104,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
     if let Err(error) = section.retire_due().await {
         return Err(refuse(section, &task_id, error));
     }
-    let existing = match section.gateway.store.get(&key).await {
+    let existing = match section.governor.gateway.store.get(&key).await {
         Ok(existing) => existing,
         Err(error) => {
             let error = section.store_failed(&error);
@@ -108,12 +117,14 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
     };
     let quota = u64::from(section.caller.tenant.object.limits.live_tasks);
     match section
+        .governor
         .decide_within(&key, existing, vec![command], Some(quota))
         .await
     {
         Ok(_) => {
             let labels = [section.tenant_label(), &section.upstream.label];
             section
+                .governor
                 .gateway
                 .metrics
                 .tasks_relayed
@@ -127,7 +138,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
             Err(Kind::UpstreamProtocol.into())
         }
         Err(Undecided::Refused(refusal)) => {
-            let error = section.undecided(Undecided::Refused(refusal));
+            let error = Undecided::Refused(refusal).into_answer();
             Err(refuse(section, &task_id, error))
         }
         Err(Undecided::Store(StoreError::Quota { .. })) => {
@@ -145,6 +156,7 @@ fn refuse(section: Section, task: &str, error: WireError) -> WireError {
 
 fn count(section: &Section, reason: &str) {
     section
+        .governor
         .gateway
         .metrics
         .registration_failures
@@ -160,8 +172,8 @@ fn ledger_birth(section: &Section, tool: String, digest: ToolDigest) -> hangar_l
         digest,
         upstream_object: section.upstream.digest,
         policy_object: section.caller.tenant.digest,
-        term: section.active.term(),
-        correlation: section.correlation.clone(),
+        term: section.governor.active.term(),
+        correlation: section.correlation().to_owned(),
         retention_ms: section.upstream.object.tasks.retention_ms,
     }
 }

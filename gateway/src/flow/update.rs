@@ -10,9 +10,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hangar_ledger::{
     AnswerHash, Cause, ClaimRef, Command, Decider, DeclineReason, Effect, Entry, Grant, InputKey,
-    QuestionHash, Sight, TaskId,
+    Millis, QuestionHash, Sight, TaskId,
 };
 use hangar_relay::answer::{self, Verdict, Why};
 use hangar_relay::envelope::Reply;
@@ -26,10 +27,11 @@ use hangar_wire::Admission;
 use serde_json::value::RawValue;
 
 use super::get::withheld;
-use super::observe::{Ask, Observed, observe};
-use super::section::{Found, Section};
+use super::observe::{Observed, observe};
+use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
 use crate::http::rescue;
+use crate::upstream::exchange::Failure;
 
 /// The owned part of an update.
 #[derive(Debug)]
@@ -49,8 +51,19 @@ struct Judged {
     declines: Vec<Command>,
 }
 
+/// How the relay of an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Confirmed,
+    /// The upstream cannot have taken it.
+    Refused,
+    Unknown,
+}
+
 /// After this the relay of an answer has ended, whoever ran it.
-const RELAY_TIMEOUT: Duration = Duration::from_secs(10);
+const CLAIM_MS: u64 = 15_000;
+/// The relay itself ends so much earlier.
+const MARGIN_MS: u64 = 5_000;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let mut answers = BTreeMap::new();
@@ -73,7 +86,8 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
 }
 
 async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
-    let Found { entry, role } = section.find(Method::TasksUpdate, &update.task).await?;
+    let found = section.find(Method::TasksUpdate, &update.task).await?;
+    let (entry, role) = found.into_parts();
     let refuse = |kind: Kind| {
         section.count_refusal(Method::TasksUpdate, kind.reason());
         Err(WireError::from(kind))
@@ -81,10 +95,7 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     if !role.answers() || withheld(&section, &entry).is_some() {
         return refuse(Kind::Denied);
     }
-    let entry = section
-        .at_this_time(entry)
-        .await?
-        .ok_or(Kind::TaskNotFound)?;
+    let entry = section.at_this_time(entry).await?;
     let ack = Answer::result(&section.id, &wire::ack());
     if !entry.is_live() || update.answers.is_empty() {
         return Ok(ack);
@@ -92,16 +103,7 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     if update.admission == Admission::Closed {
         return refuse(Kind::AdmissionClosed);
     }
-    let own = Own {
-        id: &section.id,
-        meta: MetaOf::Client(&update.meta),
-    };
-    let ask = Ask {
-        body: own.tasks_get(update.task.as_str()).into(),
-        id: &section.id,
-        sight: Sight::Compared,
-    };
-    let (entry, message) = match observe(&section, entry, ask).await? {
+    let (entry, message) = match observe(&section, entry, &update.meta, Sight::Compared).await? {
         Observed::Current { entry, message } => (*entry, message),
         Observed::Settled { .. } => return Ok(ack),
         Observed::Unavailable { entry, .. } => {
@@ -114,23 +116,20 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
         Reply::Result(result) => judge(&section, &update, &entry, result)?,
         Reply::Error(_) => return Err(Kind::UpstreamProtocol.into()),
     };
-    let Some(commands) = judged.commands(&section) else {
+    let deadline = section.governor.gateway.store.now().plus(CLAIM_MS);
+    let Some(commands) = judged.commands(&section, deadline) else {
         return Ok(ack);
     };
     let key = entry.key.clone();
-    let decided = section
-        .decide(&key, Some(entry), commands)
-        .await
-        .map_err(|undecided| section.undecided(undecided))?;
-    let Some((entry, effects)) = decided else {
-        return Err(Kind::TaskNotFound.into());
-    };
-    let claims = effects.into_iter().find_map(|effect| match effect {
+    let decided = section.governor.decide(&key, Some(entry), commands).await;
+    let decided = decided.map_err(|undecided| undecided.into_answer())?;
+    let entry = decided.entry.ok_or(Kind::TaskNotFound)?;
+    let claims = decided.effects.into_iter().find_map(|effect| match effect {
         Effect::Relay { claims } => Some(claims),
         Effect::CancelUpstream | Effect::InputRequired => None,
     });
     match claims {
-        Some(claims) => send(&section, &update, entry, claims).await,
+        Some(claims) => send(&section, &update, entry, claims, deadline).await,
         None => Ok(ack),
     }
 }
@@ -200,11 +199,14 @@ fn verdict(
 }
 
 /// Sends what was claimed, and only that; then tells the ledger how it ended.
+///
+/// Guarantees: the relay ends before the claim's deadline, after which a poll may settle it.
 async fn send(
     section: &Section,
     update: &Update,
     entry: Entry,
     claims: Vec<ClaimRef>,
+    deadline: Millis,
 ) -> Result<Answer, WireError> {
     let own = Own {
         id: &section.id,
@@ -215,48 +217,75 @@ async fn send(
         Some((claim.key.as_str(), &**raw))
     });
     let body = own.tasks_update(update.task.as_str(), granted).into();
-    let reply = section
-        .exchange(
-            Method::TasksUpdate,
-            &update.task,
-            body,
-            &section.id,
-            RELAY_TIMEOUT,
-        )
-        .await;
-    let (command, answer) = match &reply {
-        Ok(message) => match Relayed::read(message, &section.id) {
-            Ok(relayed) => match relayed.reply {
-                Reply::Result(_) => (
-                    Command::Confirm { claims },
-                    Ok(Answer::result(&section.id, &wire::ack())),
-                ),
-                Reply::Error(_) => (
-                    Command::Release { claims },
-                    Ok(Answer::relayed(&section.id, &relayed, Outcome::RpcError)),
-                ),
-            },
-            Err(error) => (Command::RelayUnknown { claims }, Err(error)),
-        },
-        Err(failure) if failure.may_have_acted() => (
-            Command::RelayUnknown { claims },
-            Err(rescue::exchange(failure)),
-        ),
-        Err(failure) => (Command::Release { claims }, Err(rescue::exchange(failure))),
+    let left = deadline.since(section.governor.gateway.store.now());
+    let most = Duration::from_millis(left.saturating_sub(MARGIN_MS));
+    let reply = if most.is_zero() {
+        Err(Failure::Late)
+    } else {
+        section
+            .exchange(Method::TasksUpdate, &update.task, body, most)
+            .await
+    };
+    let (end, answer) = ended(section, &reply);
+    let command = match end {
+        End::Confirmed => Command::Confirm { claims },
+        End::Refused => Command::Release { claims },
+        End::Unknown => Command::RelayUnknown { claims },
     };
     let key = entry.key.clone();
-    section
+    let told = section
+        .governor
         .decide(&key, Some(entry), vec![command])
-        .await
-        .map_err(|undecided| section.undecided(undecided))?;
+        .await;
+    told.map_err(|undecided| undecided.into_answer())?;
     answer
+}
+
+/// What a reply to a relayed answer says, and what the client is told.
+fn ended(section: &Section, reply: &Result<Bytes, Failure>) -> (End, Result<Answer, WireError>) {
+    let message = match reply {
+        Ok(message) => message,
+        Err(failure) => {
+            let end = if failure.may_have_acted() {
+                End::Unknown
+            } else {
+                End::Refused
+            };
+            return (end, Err(rescue::exchange(failure)));
+        }
+    };
+    match Relayed::read(message, &section.id) {
+        Ok(relayed) => match relayed.reply {
+            Reply::Result(result) if task::acknowledged(result).is_ok() => {
+                let ack = Answer::result(&section.id, &wire::ack());
+                (End::Confirmed, Ok(ack))
+            }
+            Reply::Result(_) => (End::Unknown, Err(Kind::UpstreamProtocol.into())),
+            Reply::Error(error) => {
+                let end = if refuses(error.code) {
+                    End::Refused
+                } else {
+                    End::Unknown
+                };
+                let answer = Answer::relayed(&section.id, &relayed, Outcome::RpcError);
+                (end, Ok(answer))
+            }
+        },
+        Err(error) => (End::Unknown, Err(error)),
+    }
+}
+
+/// Errors about the request itself: the upstream cannot have taken the answer. Any other, as an
+/// internal error, may have come after it was taken.
+fn refuses(code: i64) -> bool {
+    matches!(code, -32700 | -32602..=-32600 | -32099..=-32020)
 }
 
 // === impl Judged ===
 
 impl Judged {
     /// One decline in an update relays nothing of it.
-    fn commands(self, section: &Section) -> Option<Vec<Command>> {
+    fn commands(self, section: &Section, deadline: Millis) -> Option<Vec<Command>> {
         let Self { grants, declines } = self;
         if !declines.is_empty() {
             return Some(declines);
@@ -264,11 +293,10 @@ impl Judged {
         if grants.is_empty() {
             return None;
         }
-        let relay = u64::try_from(RELAY_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         Some(vec![Command::Claim {
             principal: section.caller.owner.principal.clone(),
             grants,
-            deadline: section.gateway.store.now().plus(relay),
+            deadline,
         }])
     }
 }

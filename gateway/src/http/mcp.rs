@@ -68,6 +68,11 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
         .route("/mcp", any(tenant))
         .route("/mcp/{namespace}/{upstream}", any(upstream))
+        .fallback(async || {
+            let error = WireError::from(Kind::EndpointNotFound);
+            let correlation = uuid::Uuid::now_v7().to_string();
+            respond(Answer::refused(None, &error), &correlation)
+        })
         .with_state(gateway)
 }
 
@@ -105,7 +110,8 @@ async fn climb(
     let caller = authenticate(&active, &head.headers)?;
     trail.tenant.clone_from(&caller.tenant.object.tenant);
     if let Err(wait) = caller.tenant.bucket.take(Instant::now()) {
-        return Ok(Answer::limited(&Kind::RateLimited.into(), wait));
+        let seconds = Some(wait.as_secs() + 1);
+        return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
     let body = read_body(&head.headers, body, gateway.max_body).await?;
     let request = match envelope::parse(&body)? {
@@ -115,11 +121,12 @@ async fn climb(
     };
     trail.id = Some(request.id.to_owned());
     trail.method = method::label(&request.method);
+    let routing = Routing::read(&head.headers)?;
     let Some(method) = Method::parse(&request.method) else {
-        return Err(unknown_method(&request));
+        return Err(unknown_method(&request, &routing));
     };
     let params = Params::parse(method, &request)?;
-    Routing::read(&head.headers)?.agree(
+    routing.agree(
         method,
         &params.meta.protocol_version,
         params.mirrored_name(),
@@ -216,23 +223,21 @@ async fn read_body(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes
 
 /// A request of the older eras begins with `initialize` and has no envelope: it is told which
 /// revision is spoken. Everything else that is not built or was removed is an unknown method.
-fn unknown_method(request: &envelope::Request<'_>) -> WireError {
-    let has_envelope = request
+fn unknown_method(request: &envelope::Request<'_>, routing: &Routing) -> WireError {
+    let members = request
         .params
-        .and_then(|params| json::Members::of(params).ok())
+        .and_then(|params| json::Members::of(params).ok());
+    let is_modern = members
+        .as_ref()
         .is_some_and(|members| members.get("_meta").is_some());
-    if request.method == "initialize" && !has_envelope {
-        let version = request
-            .params
-            .and_then(|params| json::Members::of(params).ok())
-            .and_then(|members| {
-                members
-                    .string("protocolVersion")
-                    .map(std::borrow::Cow::into_owned)
-            });
+    if request.method == "initialize" && !is_modern {
+        let version = members.and_then(|members| members.string("protocolVersion"));
         return WireError::unsupported_version(version.as_deref().unwrap_or_default());
     }
-    Kind::UnknownMethod.into()
+    match routing.agree_on_method(&request.method) {
+        Ok(()) => Kind::UnknownMethod.into(),
+        Err(error) => error.into(),
+    }
 }
 
 /// What the caller may reach under this route. An upstream that does not exist and one that is not

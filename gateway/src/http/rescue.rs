@@ -14,25 +14,37 @@ pub fn several_upstreams(count: usize) -> WireError {
     ))
 }
 
-/// A synchronous request that its upstream did not answer.
+/// A request that its upstream did not answer.
 pub fn exchange(failure: &Failure) -> WireError {
-    match failure {
+    let error = match failure {
         Failure::Busy => Kind::Overloaded.into(),
         Failure::NoReply(_) | Failure::Redirect | Failure::TooLarge { .. } => {
             WireError::from(Kind::UpstreamProtocol).because(failure)
         }
-        Failure::Request(_) => Kind::Internal.into(),
         Failure::Http(_)
         | Failure::Timeout
+        | Failure::Late
         | Failure::Broken(_)
         | Failure::Throttled { .. }
         | Failure::Status(_) => WireError::from(Kind::Unavailable).because(failure),
+    };
+    match failure.retry_after() {
+        Some(seconds) => error.retry_after(Some(seconds)),
+        None => error,
     }
 }
 
 /// A call whose tool contract could not be had.
 pub fn contract(error: &contracts::Error) -> WireError {
-    WireError::from(Kind::Unavailable).because(error)
+    let retry_after = match error {
+        contracts::Error::Ours(failure) | contracts::Error::Theirs(failure) => {
+            failure.retry_after()
+        }
+        contracts::Error::Unreadable(_) => None,
+    };
+    WireError::from(Kind::Unavailable)
+        .because(error)
+        .retry_after(retry_after)
 }
 
 /// The store failed: the call fails closed, and the cause is in the log and in the metrics.
@@ -43,30 +55,32 @@ pub fn store(error: &hangar_store::Error) -> WireError {
     }
 }
 
-/// The outcome label of a refusal, by its reason.
-pub fn outcome(reason: &str) -> Outcome {
-    let is = |kind: Kind| kind.reason() == reason;
-    if is(Kind::Unavailable) || is(Kind::UpstreamProtocol) {
-        Outcome::Upstream
-    } else if is(Kind::DigestDrift) {
-        Outcome::Drift
-    } else if is(Kind::RateLimited) || is(Kind::QuotaExceeded) || is(Kind::Overloaded) {
-        Outcome::Limited
-    } else if [
-        Kind::Denied,
-        Kind::Withheld,
-        Kind::UnknownTool,
-        Kind::TaskNotFound,
-        Kind::AdmissionClosed,
-        Kind::Unauthenticated,
-        Kind::OriginForbidden,
-        Kind::EndpointNotFound,
-    ]
-    .into_iter()
-    .any(is)
-    {
-        Outcome::Denied
-    } else {
-        Outcome::RpcError
+/// The outcome label of a refusal.
+pub fn outcome(kind: Kind) -> Outcome {
+    match kind {
+        Kind::Unavailable | Kind::UpstreamProtocol => Outcome::Upstream,
+        Kind::DigestDrift => Outcome::Drift,
+        Kind::RateLimited | Kind::QuotaExceeded | Kind::Overloaded => Outcome::Limited,
+        Kind::Denied
+        | Kind::Withheld
+        | Kind::UnknownTool
+        | Kind::TaskNotFound
+        | Kind::AdmissionClosed
+        | Kind::Unauthenticated
+        | Kind::OriginForbidden
+        | Kind::EndpointNotFound => Outcome::Denied,
+        Kind::Parse
+        | Kind::InvalidRequest
+        | Kind::UnknownMethod
+        | Kind::MissingMeta
+        | Kind::InvalidParams
+        | Kind::Internal
+        | Kind::HeaderMismatch
+        | Kind::MissingCapability
+        | Kind::UnsupportedVersion
+        | Kind::BodyTooLarge
+        | Kind::HeadersTooLarge
+        | Kind::NotReady
+        | Kind::UnsupportedMediaType => Outcome::RpcError,
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Loopback, link-local, unspecified, multicast and cloud metadata addresses are refused unless a
 //! rule allows them: an `McpUpstream` must not turn the gateway into a way into its own pod or node.
+//! An IPv4 address that travels inside an IPv6 one is judged as both.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -27,9 +28,10 @@ struct Network {
     prefix: u8,
 }
 
-/// Metadata services outside the link-local range: AWS over IPv6 and Alibaba Cloud.
-const METADATA: [IpAddr; 2] = [
+/// Metadata services outside the link-local range: AWS and Google Cloud over IPv6, Alibaba Cloud.
+const METADATA: [IpAddr; 3] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
 ];
 
@@ -52,12 +54,31 @@ impl Policy {
     /// True when a connection may go there. Deny wins; then allow; then the built-in refusals.
     pub fn permits(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
+        self.permits_one(address) && embedded(address).is_none_or(|v4| self.permits_one(v4.into()))
+    }
+
+    fn permits_one(&self, address: IpAddr) -> bool {
         if self.deny.iter().any(|network| network.contains(address)) {
             return false;
         }
         self.allow.iter().any(|network| network.contains(address))
             || !refused_unless_allowed(address)
     }
+}
+
+/// The IPv4 address behind a NAT64 gateway (RFC 6052), or in the old compatible form.
+fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(v6) = address else {
+        return None;
+    };
+    let [a, b, c, d, e, f, high, low] = v6.segments();
+    let is_special = v6.is_unspecified() || v6.is_loopback();
+    match [a, b, c, d, e, f] {
+        [0x64, 0xff9b, 0, 0, 0, 0] => {}
+        [0, 0, 0, 0, 0, 0] if !is_special => {}
+        _ => return None,
+    }
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
 }
 
 fn refused_unless_allowed(address: IpAddr) -> bool {

@@ -1,8 +1,8 @@
 //! The pooled HTTP client towards upstreams.
 //!
 //! Guarantees: a connection goes only to an address that the policy permits, since the resolver
-//! hands out nothing else and literal addresses are checked before a request is made; redirects are
-//! never followed; no proxy variable of the environment is read.
+//! hands out nothing else and a request to a literal address, which no resolver is asked for, is
+//! judged here as well; redirects are never followed; no proxy variable of the environment is read.
 
 use std::future::Future;
 use std::io;
@@ -28,6 +28,7 @@ use super::address::Policy;
 #[derive(Clone, Debug)]
 pub struct Http {
     inner: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
+    policy: Arc<Policy>,
 }
 
 /// Why no response came.
@@ -39,6 +40,9 @@ pub enum Error {
     /// The connection broke after the request may have been sent.
     #[error("exchange with the upstream broke off")]
     Broken(#[source] hyper_util::client::legacy::Error),
+    /// The address rules refuse the address that the URL names: the request was never sent.
+    #[error("address {0} is refused by the address rules")]
+    Denied(IpAddr),
 }
 
 /// Resolves names and hands out only permitted addresses.
@@ -69,7 +73,10 @@ impl Http {
     pub fn new(policy: Arc<Policy>) -> Result<Self, rustls::Error> {
         // The provider is named here: a second one somewhere in the tree must not change it.
         let provider = rustls::crypto::ring::default_provider();
-        let mut tcp = HttpConnector::new_with_resolver(Resolver { policy });
+        let resolver = Resolver {
+            policy: Arc::clone(&policy),
+        };
+        let mut tcp = HttpConnector::new_with_resolver(resolver);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -83,11 +90,16 @@ impl Http {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connector);
-        Ok(Self { inner })
+        Ok(Self { inner, policy })
     }
 
     /// Sends one request; the caller bounds it in time.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
+        if let Some(address) = literal_address(request.uri())
+            && !self.policy.permits(address)
+        {
+            return Err(Error::Denied(address));
+        }
         self.inner.request(request).await.map_err(|error| {
             if error.is_connect() {
                 Error::Connect(error)
@@ -128,3 +140,6 @@ impl tower::Service<Name> for Resolver {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -167,6 +167,8 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
     let mut list = Listing::default();
     let id = rewrite::numeric_id(1);
     let mut cursor: Option<String> = None;
+    let most = upstream.object.limits.max_response_bytes;
+    let mut size = 0;
     for _ in 0..MAX_PAGES {
         let own = Own {
             id: &id,
@@ -182,6 +184,11 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
             deadline,
         };
         let message = exchange::send(exchange).await.map_err(Error::of)?;
+        // All pages together stay within the bound of one answer.
+        size += message.len() as u64;
+        if size > most {
+            return Err(Error::of(Failure::TooLarge { most }));
+        }
         let page = match envelope::parse_reply(&message, &id) {
             Ok((Reply::Result(page), _)) => page,
             Ok((Reply::Error(_), _)) => return Err(Error::Unreadable("rpc_error")),

@@ -30,21 +30,19 @@ pub struct Exchange<'a> {
     pub deadline: Instant,
 }
 
-/// Bytes of comments and of events that are no messages, in one stream.
-const MAX_JUNK_BYTES: usize = 1 << 20;
-
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Too many exchanges with this upstream are in flight.
     #[error("too many requests to this upstream are in flight")]
     Busy,
-    #[error("request cannot be made")]
-    Request(#[source] http::Error),
     #[error(transparent)]
     Http(#[from] client::Error),
     #[error("upstream did not answer in time")]
     Timeout,
+    /// Nothing was sent: there was no time left for it.
+    #[error("no time is left to ask the upstream")]
+    Late,
     #[error("answer of the upstream broke off")]
     Broken(#[source] hyper::Error),
     #[error("answer of the upstream is larger than {most} bytes")]
@@ -59,16 +57,24 @@ pub enum Failure {
     NoReply(&'static str),
 }
 
+/// Bytes of comments and of events that are no messages, in one stream.
+const MAX_JUNK_BYTES: usize = 1 << 20;
+/// Linux error numbers (errno.h).
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
+const EADDRNOTAVAIL: i32 = 99;
+
 // === impl Failure ===
 
 impl Failure {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Busy => "busy",
-            Self::Request(_) => "request",
             Self::Http(client::Error::Connect(_)) => "connect",
+            Self::Http(client::Error::Denied(_)) => "address_denied",
             Self::Http(client::Error::Broken(_)) | Self::Broken(_) => "broken",
             Self::Timeout => "timeout",
+            Self::Late => "late",
             Self::TooLarge { .. } => "too_large",
             Self::Redirect => "redirect",
             Self::Throttled { .. } => "throttled",
@@ -77,9 +83,20 @@ impl Failure {
         }
     }
 
-    /// The upstream is not to blame, and was not asked.
+    /// A limit, a credential or a want of ours, or a wish of the upstream to be asked later: it
+    /// says nothing of what the upstream would have answered.
     pub fn is_ours(&self) -> bool {
-        matches!(self, Self::Busy | Self::Request(_))
+        match self {
+            Self::Busy | Self::Late | Self::TooLarge { .. } | Self::Throttled { .. } => true,
+            Self::Status(status) => {
+                matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+            }
+            Self::Http(client::Error::Connect(error)) => is_local(error),
+            Self::Http(client::Error::Denied(_)) => true,
+            Self::Http(_) | Self::Timeout | Self::Broken(_) | Self::Redirect | Self::NoReply(_) => {
+                false
+            }
+        }
     }
 
     /// Whether the upstream can have acted on the request.
@@ -87,18 +104,45 @@ impl Failure {
         match self {
             // Never sent, or refused before it acted.
             Self::Busy
-            | Self::Request(_)
-            | Self::Http(client::Error::Connect(_))
-            | Self::Throttled { .. }
-            | Self::Redirect => false,
-            Self::Status(status) => status.is_server_error() || status.is_success(),
-            Self::Http(client::Error::Broken(_))
+            | Self::Late
+            | Self::Http(client::Error::Connect(_) | client::Error::Denied(_))
+            | Self::Throttled { .. } => false,
+            Self::Status(status) => !status.is_client_error(),
+            Self::Http(_)
             | Self::Broken(_)
             | Self::Timeout
             | Self::TooLarge { .. }
+            | Self::Redirect
             | Self::NoReply(_) => true,
         }
     }
+
+    /// Seconds that the upstream asked to wait.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::Throttled { retry_after } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+/// No connection could be tried: this machine is out of descriptors or ports, or the address rules
+/// refuse every address.
+fn is_local(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            let numbers = [EMFILE, ENFILE, EADDRNOTAVAIL];
+            let is_short = io
+                .raw_os_error()
+                .is_some_and(|number| numbers.contains(&number));
+            if is_short || io.kind() == std::io::ErrorKind::PermissionDenied {
+                return true;
+            }
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Sends a request and returns the text of the reply to it.
@@ -112,7 +156,8 @@ pub async fn send(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
 /// The instant at which an exchange of this upstream ends, at most `most` from now.
 pub fn deadline(upstream: &Upstream, most: Duration) -> Instant {
     let configured = Duration::from_millis(upstream.object.limits.request_timeout_ms);
-    Instant::now() + configured.min(most)
+    let now = Instant::now();
+    now.checked_add(configured.min(most)).unwrap_or(now)
 }
 
 async fn exchange_once(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
@@ -207,10 +252,15 @@ async fn read_stream(response: Response<Body>, id: &RawValue, most: u64) -> Resu
         junk_bytes: MAX_JUNK_BYTES,
     });
     let mut body = response.into_body();
+    let mut size = 0;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else {
             continue;
         };
+        size += data.len() as u64;
+        if size > most.saturating_add(MAX_JUNK_BYTES as u64) {
+            return Err(Failure::TooLarge { most });
+        }
         let mut chunk = data.as_ref();
         while let Some(event) = parser.next(&mut chunk).map_err(unreadable)? {
             match envelope::parse_incoming(event.as_bytes(), id) {

@@ -28,6 +28,12 @@ fn the_machine_itself_is_out_of_reach_unless_allowed() {
         "224.0.0.1",
         "fd00:ec2::254",
         "100.100.100.200",
+        "fd20:ce::254",
+        "64:ff9b::127.0.0.1",
+        "64:ff9b::169.254.169.254",
+        "64:ff9b::100.100.100.200",
+        "::127.0.0.1",
+        "::169.254.169.254",
     ] {
         assert!(!policy.permits(inside.parse().unwrap()), "{inside}");
     }
@@ -37,6 +43,9 @@ fn the_machine_itself_is_out_of_reach_unless_allowed() {
         "93.184.216.34",
         "fd00::1",
         "2001:db8::1",
+        "64:ff9b::93.184.216.34",
+        "::93.184.216.34",
+        "64:ff9b:1::127.0.0.1",
     ] {
         assert!(policy.permits(outside.parse().unwrap()), "{outside}");
     }
@@ -50,6 +59,19 @@ fn deny_wins_over_allow() {
     assert!(!policy.permits("127.0.0.2".parse().unwrap()));
     assert!(!policy.permits("10.200.0.1".parse().unwrap()));
     assert!(mk_policy(&["0.0.0.0/0"], &[]).permits("127.0.0.1".parse().unwrap()));
+}
+
+#[test]
+fn an_address_inside_another_needs_both_to_be_permitted() {
+    let permits = |allow: &[&str], deny: &[&str], address: &str| {
+        mk_policy(allow, deny).permits(address.parse().unwrap())
+    };
+    let inside = "64:ff9b::127.0.0.1";
+    assert!(permits(&["127.0.0.1"], &[], inside));
+    assert!(!permits(&["64:ff9b::/96"], &[], inside));
+    assert!(!permits(&["127.0.0.1"], &["64:ff9b::/96"], inside));
+    assert!(!permits(&[], &["10.0.0.0/8"], "64:ff9b::10.1.2.3"));
+    assert!(permits(&["::1"], &["0.0.0.1"], "::1"), "no IPv4 address is in it");
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! Whose task it is: the one place that finds an entry for a client.
+//!
+//! Guarantees: a foreign task and an absent one are the same miss in the store's index and the same
+//! answer. A [`Found`] is made here only.
+
+use hangar_ledger::{Entry, Owner, TaskId};
+use hangar_relay::method::Method;
+use hangar_relay::wire::{Kind, WireError};
+use hangar_store::Scope;
+use hangar_wire::{AnsweredBy, Visibility};
+
+use super::section::Section;
+use super::wire_status;
+
+/// An entry that the client may see.
+#[derive(Debug)]
+pub struct Found {
+    entry: Entry,
+    role: Role,
+}
+
+/// What the client may do with a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Reads and cancels.
+    Reader,
+    /// Reads, cancels and answers questions.
+    ReaderWhoAnswers,
+    /// Sees status and questions, and answers them.
+    Answerer,
+}
+
+// === impl Section ===
+
+impl Section {
+    /// The entry of this task, where the client may see it.
+    pub async fn find(&self, method: Method, task: &TaskId) -> Result<Found, WireError> {
+        let scope = self.scope();
+        let found = self
+            .governor
+            .gateway
+            .store
+            .lookup(&scope, &self.upstream.uid, task)
+            .await
+            .map_err(|error| self.store_failed(&error))?
+            .and_then(|entry| {
+                let role = self.role(&entry.birth.owner)?;
+                Some(Found { entry, role })
+            });
+        let Some(found) = found else {
+            self.count_refusal(method, Kind::TaskNotFound.reason());
+            return Err(Kind::TaskNotFound.into());
+        };
+        // Born under a configuration that this replica does not hold yet: it decides nothing.
+        if found.entry.birth.term > self.governor.active.term() {
+            let status = wire_status(found.entry.status());
+            return Err(WireError::unavailable(Some(status)));
+        }
+        Ok(found)
+    }
+
+    /// Where the policy lets this client see or answer for others of its tenant, the whole tenant
+    /// is looked through and the role decides; otherwise only its own.
+    fn scope(&self) -> Scope {
+        let caller = &self.caller.owner;
+        let grant = &self.grant.object;
+        let answers_for_others =
+            grant
+                .consent
+                .as_ref()
+                .is_some_and(|consent| match &consent.answered_by {
+                    AnsweredBy::Owner => false,
+                    AnsweredBy::Tenant => true,
+                    AnsweredBy::Principals { principals } => caller
+                        .principal
+                        .as_ref()
+                        .is_some_and(|principal| principals.contains(principal.as_str())),
+                });
+        match &caller.tenant {
+            Some(tenant) if grant.visibility == Visibility::Tenant || answers_for_others => {
+                Scope::Tenant(tenant.clone())
+            }
+            _ => Scope::Owner(caller.clone()),
+        }
+    }
+
+    fn role(&self, owner: &Owner) -> Option<Role> {
+        let caller = &self.caller.owner;
+        if owner.tenant != caller.tenant {
+            return None;
+        }
+        let owns = owner.principal.is_none() || owner.principal == caller.principal;
+        let grant = &self.grant.object;
+        let reads = owns || grant.visibility == Visibility::Tenant;
+        let answers = grant
+            .consent
+            .as_ref()
+            .is_some_and(|consent| match &consent.answered_by {
+                AnsweredBy::Owner => owns,
+                AnsweredBy::Tenant => true,
+                AnsweredBy::Principals { principals } => caller
+                    .principal
+                    .as_ref()
+                    .is_some_and(|principal| principals.contains(principal.as_str())),
+            });
+        match (reads, answers) {
+            (true, true) => Some(Role::ReaderWhoAnswers),
+            (true, false) => Some(Role::Reader),
+            (false, true) => Some(Role::Answerer),
+            (false, false) => None,
+        }
+    }
+}
+
+// === impl Found ===
+
+impl Found {
+    pub fn into_parts(self) -> (Entry, Role) {
+        (self.entry, self.role)
+    }
+}
+
+// === impl Role ===
+
+impl Role {
+    pub fn answers(self) -> bool {
+        match self {
+            Self::ReaderWhoAnswers | Self::Answerer => true,
+            Self::Reader => false,
+        }
+    }
+
+    pub fn reads(self) -> bool {
+        match self {
+            Self::ReaderWhoAnswers | Self::Reader => true,
+            Self::Answerer => false,
+        }
+    }
+}

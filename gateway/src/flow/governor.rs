@@ -1,0 +1,294 @@
+//! Decisions about tasks: taken on what the store holds, made durable, then acted upon.
+//!
+//! Guarantees: nothing is answered before its decision is durable; effects come after the commit; a
+//! decision taken on an entry that moved meanwhile is taken again, also one that changes nothing.
+//! Caveats: an effect on the upstream is best effort and sent to the entry's own upstream, whatever
+//! request brought the decision about.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hangar_ledger::{
+    Change, Command, Decision, Detail, Effect, Entry, Event, Owner, Refusal, TaskId, TaskKey,
+};
+use hangar_relay::headers;
+use hangar_relay::method::Method;
+use hangar_relay::rewrite::{self, MetaOf, Own};
+use hangar_store::{Error as StoreError, Transaction, Whose};
+
+use crate::config::{Active, Upstream};
+use crate::gateway::Gateway;
+use crate::upstream::exchange::{self, Exchange};
+
+/// Decides under one configuration.
+#[derive(Clone, Debug)]
+pub struct Governor {
+    pub gateway: Arc<Gateway>,
+    pub active: Arc<Active>,
+    pub correlation: String,
+}
+
+/// What a decision came to; the entry is none when it is gone by it.
+#[derive(Debug)]
+pub struct Decided {
+    pub entry: Option<Entry>,
+    pub effects: Vec<Effect>,
+}
+
+/// Why nothing was decided.
+#[derive(Debug)]
+pub enum Undecided {
+    Refused(Refusal),
+    Store(StoreError),
+}
+
+/// How often a decision is taken again because the entry moved.
+const ATTEMPTS: usize = 16;
+/// Due entries that are retired with one look.
+const PAGE: usize = 64;
+/// Looks for due entries at once.
+const PAGES: usize = 64;
+/// A cancel is sent once; this bounds it.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
+
+// === impl Governor ===
+
+impl Governor {
+    /// Takes one decision and makes it durable.
+    pub async fn decide(
+        &self,
+        key: &TaskKey,
+        before: Option<Entry>,
+        commands: Vec<Command>,
+    ) -> Result<Decided, Undecided> {
+        self.decide_within(key, before, commands, None).await
+    }
+
+    /// The same, refused where the tenant has `quota` live tasks.
+    pub async fn decide_within(
+        &self,
+        key: &TaskKey,
+        mut before: Option<Entry>,
+        commands: Vec<Command>,
+        quota: Option<u64>,
+    ) -> Result<Decided, Undecided> {
+        let store = &self.gateway.store;
+        let birth = before.as_ref().map(|entry| entry.birth.clone());
+        for _ in 0..ATTEMPTS {
+            let now = store.now();
+            let decision = hangar_ledger::decide(key, before.as_ref(), commands.clone(), now)
+                .map_err(Undecided::Refused)?;
+            match self.keep(key, before.as_ref(), &decision, quota).await {
+                Ok(()) => return Ok(self.act(key, before, decision)),
+                Err(StoreError::Conflict) => {
+                    before = store.get(key).await.map_err(|e| self.failed(e))?;
+                    // Under the same key another task may have been born meanwhile: not ours.
+                    let now_born = before.as_ref().map(|entry| &entry.birth);
+                    if birth.is_some() && now_born != birth.as_ref() {
+                        return Ok(Decided::gone());
+                    }
+                }
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+        Err(self.failed(StoreError::Conflict))
+    }
+
+    /// Retires what time has ended, so that a quota never counts it and a terminal entry does not
+    /// outlive its retention. Each entry is decided like at any access.
+    pub async fn retire_due(&self, whose: &Whose) -> Result<(), Undecided> {
+        let store = &self.gateway.store;
+        for _ in 0..PAGES {
+            let due = store.due(whose, store.now(), PAGE).await;
+            let due = due.map_err(|e| self.failed(e))?;
+            let more = due.len() == PAGE;
+            for key in due {
+                let entry = store.get(&key).await.map_err(|e| self.failed(e))?;
+                if let Some(entry) = entry {
+                    self.decide(&key, Some(entry), vec![Command::Due]).await?;
+                }
+            }
+            if !more {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends `tasks/cancel` once, best effort, without anybody waiting for it.
+    pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId) {
+        let (governor, upstream) = (self.clone(), Arc::clone(upstream));
+        self.gateway.sections.spawn(async move {
+            let id = rewrite::numeric_id(1);
+            let own = Own {
+                id: &id,
+                meta: MetaOf::Gateway,
+            };
+            // No permit: a cancel must get through when the upstream is busy.
+            let sent = exchange::send(Exchange {
+                http: &governor.active.http,
+                upstream: &upstream,
+                headers: headers::upstream(Method::TasksCancel, Some(task.as_str())),
+                body: own.tasks_cancel(task.as_str()).into(),
+                id: &id,
+                deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
+            })
+            .await;
+            if let Err(failure) = sent {
+                tracing::warn!(
+                    correlation = governor.correlation,
+                    upstream = upstream.label,
+                    reason = failure.reason(),
+                    "cancel did not reach the upstream"
+                );
+            }
+        });
+    }
+
+    /// Logs and counts a store error.
+    pub fn store_failed(&self, error: &StoreError) {
+        let reason = error.reason();
+        let errors = &self.gateway.metrics.ledger_errors;
+        errors.with_label_values(&[reason]).inc();
+        tracing::error!(
+            correlation = self.correlation,
+            reason,
+            error = crate::chain(error),
+            "store failed: the call fails closed"
+        );
+    }
+
+    fn failed(&self, error: StoreError) -> Undecided {
+        // A full quota is an answer, not a fault.
+        if !matches!(error, StoreError::Quota { .. }) {
+            self.store_failed(&error);
+        }
+        Undecided::Store(error)
+    }
+
+    /// Makes a decision durable. One that changes nothing is checked against the store: it may have
+    /// been taken on an entry that somebody ended meanwhile.
+    async fn keep(
+        &self,
+        key: &TaskKey,
+        before: Option<&Entry>,
+        decision: &Decision,
+        quota: Option<u64>,
+    ) -> Result<(), StoreError> {
+        let store = &self.gateway.store;
+        let transaction = Transaction::of(key, before, decision);
+        match (&decision.change, transaction) {
+            (Change::Commit(_) | Change::Purge, Some(transaction)) => {
+                let transaction = match quota {
+                    Some(quota) => transaction.with_quota(quota),
+                    None => transaction,
+                };
+                let timer = self.gateway.metrics.commit_seconds.start_timer();
+                let kept = store.commit(transaction).await;
+                timer.observe_duration();
+                kept
+            }
+            (_, transaction) => {
+                let version = |entry: &Entry| entry.version;
+                let current = store.get(key).await?;
+                if current.as_ref().map(version) != before.map(version) {
+                    return Err(StoreError::Conflict);
+                }
+                if let Some(transaction) = transaction {
+                    store.write_behind(transaction);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn act(&self, key: &TaskKey, before: Option<Entry>, decision: Decision) -> Decided {
+        let Decision {
+            change,
+            events,
+            effects,
+        } = decision;
+        let known = before.as_ref().map(|entry| entry.birth.clone());
+        let after = match change {
+            Change::Unchanged => before,
+            Change::WriteBehind(entry) | Change::Commit(entry) => Some(*entry),
+            Change::Purge => None,
+        };
+        for event in &events {
+            self.count_event(event, after.as_ref());
+        }
+        for effect in &effects {
+            match effect {
+                Effect::CancelUpstream => match self.active.upstream_by_uid(&key.upstream) {
+                    Some(upstream) => self.cancel(upstream, key.task.clone()),
+                    None => tracing::warn!(
+                        correlation = self.correlation,
+                        "upstream of a task is no longer configured: it is not told to stop"
+                    ),
+                },
+                Effect::InputRequired => {
+                    let birth = after.as_ref().map(|entry| &entry.birth).or(known.as_ref());
+                    if let Some(birth) = birth {
+                        let labels = [self.tenant(&birth.owner), &birth.upstream];
+                        let input_required = &self.gateway.metrics.input_required;
+                        input_required.with_label_values(&labels).inc();
+                    }
+                }
+                // Whoever took the decision relays: it holds the answers.
+                Effect::Relay { .. } => {}
+            }
+        }
+        Decided {
+            entry: after,
+            effects,
+        }
+    }
+
+    fn count_event(&self, event: &Event, entry: Option<&Entry>) {
+        let metrics = &self.gateway.metrics;
+        let (tenant, upstream) = (self.tenant(&event.owner), event.upstream.as_str());
+        let pair = [tenant, upstream];
+        let kind = event.detail.as_str();
+        metrics.events.with_label_values(&[kind]).inc();
+        match &event.detail {
+            Detail::TaskCreated {} => {}
+            Detail::TaskConsentDecided { verdict, .. } => metrics
+                .consent_decisions
+                .with_label_values(&[tenant, upstream, verdict.as_str(), verdict.reason()])
+                .inc(),
+            Detail::TaskCompleted {} => metrics.tasks_completed.with_label_values(&pair).inc(),
+            Detail::TaskFailed { reason } => metrics
+                .tasks_failed
+                .with_label_values(&[tenant, upstream, reason.as_str()])
+                .inc(),
+            Detail::TaskCancelled {} => metrics.tasks_cancelled.with_label_values(&pair).inc(),
+            Detail::DigestMismatchInTask { .. } => {
+                metrics.digest_drift.with_label_values(&pair).inc();
+            }
+        }
+        if let Some(entry) = entry.filter(|_| event.detail.is_terminal()) {
+            #[allow(clippy::cast_precision_loss)] // an age in milliseconds is far below 2^52
+            let age = event.at.since(entry.relayed_at) as f64 / 1000.0;
+            metrics.task_age.with_label_values(&[tenant]).observe(age);
+        }
+    }
+
+    /// Label of an owner's tenant; unattributed owners belong to the tenant that admits them.
+    fn tenant<'a>(&'a self, owner: &'a Owner) -> &'a str {
+        match &owner.tenant {
+            Some(tenant) => &tenant.tenant,
+            None => self.active.anonymous_tenant().unwrap_or_default(),
+        }
+    }
+}
+
+// === impl Decided ===
+
+impl Decided {
+    fn gone() -> Self {
+        Self {
+            entry: None,
+            effects: Vec::new(),
+        }
+    }
+}

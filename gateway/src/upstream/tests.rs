@@ -1,0 +1,230 @@
+//! Exchanges and contract fetches with a server on loopback.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use bytes::Bytes;
+use hangar_relay::headers;
+use hangar_relay::method::Method;
+use hangar_relay::rewrite::{self, MetaOf, Own};
+use hangar_wire::{
+    AddressRules, Admission, NewTools, Pinning, PinningMode, Snapshot, Term, ToolRules,
+    UpstreamLimits, UpstreamTasks,
+};
+use http::{StatusCode, header};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use super::exchange::{self, Exchange, Failure};
+use crate::config::{Active, Config, Runtimes, Upstream};
+
+const LIST: &str =
+    r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}"#;
+const MOST: u64 = 4096;
+
+async fn mk_server(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address
+}
+
+fn mk_active(url: &str) -> Arc<Active> {
+    let upstream = hangar_wire::Upstream {
+        namespace: "tools".into(),
+        name: "reports".into(),
+        uid: "u-1".into(),
+        generation: 1,
+        url: url.into(),
+        admission: Admission::Open,
+        tools: ToolRules {
+            allow: vec!["*".into()],
+            deny: vec![],
+        },
+        pinning: Pinning {
+            mode: PinningMode::Disabled,
+            new_tools: NewTools::Serve,
+            pins: BTreeMap::new(),
+            max_age_ms: 1000,
+        },
+        tasks: UpstreamTasks {
+            relay: true,
+            retention_ms: 1000,
+        },
+        limits: UpstreamLimits {
+            request_timeout_ms: 5000,
+            max_response_bytes: MOST,
+            max_concurrent: 8,
+        },
+    };
+    let rules = AddressRules {
+        allow: vec!["127.0.0.0/8".into()],
+        deny: vec![],
+    };
+    let config = Config::default();
+    let snapshot = Snapshot::new(Term::default(), rules, vec![upstream], vec![]).unwrap();
+    config.apply(snapshot, &mut Runtimes::default()).unwrap();
+    config.load().unwrap()
+}
+
+fn mk_upstream(active: &Active) -> Arc<Upstream> {
+    let uid = hangar_ledger::UpstreamUid("u-1".into());
+    Arc::clone(active.upstream_by_uid(&uid).unwrap())
+}
+
+async fn ask(active: &Active) -> Result<Bytes, Failure> {
+    let id = rewrite::numeric_id(1);
+    let own = Own {
+        id: &id,
+        meta: MetaOf::Gateway,
+    };
+    let upstream = mk_upstream(active);
+    exchange::send(Exchange {
+        http: &active.http,
+        upstream: &upstream,
+        headers: headers::upstream(Method::ToolsList, None),
+        body: own.tools_list(None).into(),
+        id: &id,
+        deadline: exchange::deadline(&upstream, Duration::from_secs(5)),
+    })
+    .await
+}
+
+/// One answer of the server to every request.
+async fn answered(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Result<Bytes, Failure> {
+    let app = Router::new().route("/mcp", post(move || std::future::ready(answer())));
+    let address = mk_server(app).await;
+    ask(&mk_active(&format!("http://{address}/mcp"))).await
+}
+
+fn stream(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "text/event-stream")], text).into_response()
+}
+
+#[tokio::test]
+async fn a_reply_is_read_in_both_framings_and_under_any_status() {
+    let reply = |status: StatusCode| {
+        move || (status, [(header::CONTENT_TYPE, "application/json")], LIST).into_response()
+    };
+    for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::BAD_GATEWAY] {
+        assert_eq!(answered(reply(status)).await.unwrap(), LIST, "{status}");
+    }
+    let framed = || {
+        let notification = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+        stream(format!(": hello\r\n\r\ndata: {notification}\n\ndata: junk\n\nevent: message\ndata: {LIST}\n\n"))
+    };
+    assert_eq!(answered(framed).await.unwrap(), LIST);
+}
+
+#[tokio::test]
+async fn what_is_no_reply_is_named_and_judged() {
+    type Case = (fn() -> Response, &'static str, bool, bool);
+    let cases: [Case; 10] = [
+        // answer, reason, a cause of ours, the upstream can have acted
+        (|| StatusCode::FOUND.into_response(), "redirect", false, true),
+        (|| StatusCode::TOO_MANY_REQUESTS.into_response(), "throttled", true, false),
+        (|| StatusCode::UNAUTHORIZED.into_response(), "http_status", true, false),
+        (|| StatusCode::FORBIDDEN.into_response(), "http_status", true, false),
+        (|| StatusCode::NOT_FOUND.into_response(), "http_status", false, false),
+        (|| StatusCode::BAD_GATEWAY.into_response(), "http_status", false, true),
+        (|| "x".repeat(5000).into_response(), "too_large", true, true),
+        (|| stream("data: {}\n\n".repeat(200_000)), "too_large", true, true),
+        (|| stream(String::new()), "stream_ended", false, true),
+        (
+            || stream("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n".into()),
+            "foreign_id",
+            false,
+            true,
+        ),
+    ];
+    for (answer, reason, is_ours, may_have_acted) in cases {
+        let failure = answered(answer).await.unwrap_err();
+        assert_eq!(failure.reason(), reason);
+        assert_eq!(failure.is_ours(), is_ours, "{reason}");
+        assert_eq!(failure.may_have_acted(), may_have_acted, "{reason}");
+    }
+    let throttled = answered(|| {
+        (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response()
+    });
+    assert_eq!(throttled.await.unwrap_err().retry_after(), Some(7));
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_the_upstream_s_and_reached_nobody() {
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let failure = ask(&mk_active(&format!("http://{address}/mcp"))).await.unwrap_err();
+    assert_eq!(failure.reason(), "connect");
+    assert!(!failure.is_ours() && !failure.may_have_acted());
+}
+
+#[tokio::test]
+async fn many_callers_share_few_fetches_each_begun_after_what_it_vouches_for() {
+    const CALLERS: usize = 200;
+    let (asked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
+    let app = {
+        let (asked, gate) = (Arc::clone(&asked), Arc::clone(&gate));
+        Router::new().route(
+            "/mcp",
+            post(async move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                gate.acquire().await.unwrap().forget();
+                LIST
+            }),
+        )
+    };
+    let address = mk_server(app).await;
+    let active = mk_active(&format!("http://{address}/mcp"));
+    let upstream = mk_upstream(&active);
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (active, upstream) = (Arc::clone(&active), Arc::clone(&upstream));
+            tokio::spawn(async move {
+                let arrived = Instant::now();
+                let contracts = &upstream.runtime.contracts;
+                let list = contracts.since(&upstream, &active.http, arrived).await.unwrap();
+                assert!(list.began >= arrived, "an older list was served");
+                assert!(list.tools.contains_key("echo"));
+            })
+        })
+        .collect();
+    gate.add_permits(CALLERS);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    let fetches = asked.load(Ordering::SeqCst);
+    assert!(fetches <= 4, "{fetches} fetches for {CALLERS} callers");
+}
+
+#[tokio::test]
+async fn an_old_list_is_good_enough_for_a_call_that_says_so() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let app = {
+        let asked = Arc::clone(&asked);
+        Router::new().route(
+            "/mcp",
+            post(async move || {
+                asked.fetch_add(1, Ordering::SeqCst);
+                LIST
+            }),
+        )
+    };
+    let address = mk_server(app).await;
+    let active = mk_active(&format!("http://{address}/mcp"));
+    let upstream = mk_upstream(&active);
+    let contracts = &upstream.runtime.contracts;
+    let hour = Duration::from_secs(3600);
+    for _ in 0..3 {
+        contracts.within(&upstream, &active.http, hour).await.unwrap();
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    contracts.since(&upstream, &active.http, Instant::now()).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
