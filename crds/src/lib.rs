@@ -15,6 +15,7 @@
 #![allow(clippy::doc_markdown)]
 
 pub mod common;
+pub mod credential;
 pub mod definition;
 pub mod policy;
 pub mod structure;
@@ -24,6 +25,9 @@ pub mod upstream;
 mod tests;
 
 pub use common::{Admission, LocalRef, SecretKeyRef, Selector, ToolGlobs};
+pub use credential::{
+    BearerCredential, Credential, CredentialType, HeaderCredential, OAuthCredential,
+};
 pub use definition::{Error, FOLDER, HEADER, definitions, file_name, render};
 pub use policy::{
     AnsweredBy, AnsweredByType, ApiKeysSubject, Claim, Consent, JwtSubject, Mode, OnDecline,
@@ -33,10 +37,9 @@ pub use policy::{
 };
 pub use structure::{Violation, violations};
 pub use upstream::{
-    AllowedNamespaces, AllowedPolicies, BearerCredential, CaRef, CaRefKind, Credential,
-    CredentialType, Endpoint, ForwardIdentity, From, GatewayCounts, HeaderCredential, McpUpstream,
-    McpUpstreamSpec, McpUpstreamStatus, NewTools, OAuthCredential, Pinning, PinningMode, Protocol,
-    ServiceEndpoint, ToolState, ToolStatus, UpstreamLimits, UpstreamTasks, UpstreamTls,
+    AllowedNamespaces, AllowedPolicies, CaRef, CaRefKind, Endpoint, ForwardIdentity, From,
+    GatewayCounts, McpUpstream, McpUpstreamSpec, McpUpstreamStatus, NewTools, Pinning, PinningMode,
+    Protocol, ServiceEndpoint, ToolState, ToolStatus, UpstreamLimits, UpstreamTasks, UpstreamTls,
     UpstreamTools,
 };
 

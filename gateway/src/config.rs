@@ -3,6 +3,8 @@
 pub mod active;
 pub mod disk;
 pub mod link;
+mod runtimes;
+mod subjects;
 pub mod subscribe;
 
 use std::sync::Arc;
@@ -10,7 +12,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use hangar_wire::{Held, Rejection, Snapshot, Term};
 
-pub use active::{Active, Grant, Runtimes, Tenant, Upstream};
+pub use active::{Active, Grant, Tenant, Upstream};
+pub use runtimes::Runtimes;
 
 /// Holds the configuration in force; readers take one `Arc` per request and use nothing else.
 #[derive(Debug, Default)]
@@ -34,6 +37,9 @@ pub enum Error {
     Damaged(#[source] hangar_wire::Error),
     #[error("configuration {offered} is older than {held}, which is in force")]
     Older { offered: Term, held: Term },
+    /// Two operators numbered alike: which of them is right cannot be known here.
+    #[error("configuration {term} is in force with another content")]
+    Forked { term: Term },
     #[error("address rules cannot be used")]
     Addresses(#[source] crate::upstream::address::Error),
     #[error("no TLS client can be made")]
@@ -61,11 +67,15 @@ impl Config {
         let previous = self.load();
         if let Some(previous) = &previous {
             let (offered, held) = (snapshot.term, previous.term());
+            let same = snapshot.digest == previous.held().digest;
             if offered < held {
                 return Err(Error::Older { offered, held });
             }
-            if offered == held {
+            if offered == held && same {
                 return Ok(Applied::Same);
+            }
+            if offered == held {
+                return Err(Error::Forked { term: held });
             }
         }
         let (active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
@@ -81,6 +91,7 @@ impl Error {
         match self {
             Self::Damaged(_) => "damaged",
             Self::Older { .. } => "older",
+            Self::Forked { .. } => "forked",
             Self::Addresses(_) => "addresses",
             Self::Tls(_) => "tls",
         }

@@ -145,12 +145,14 @@ impl Call<'_> {
         headers: Vec<(HeaderName, HeaderValue)>,
         body: Bytes,
     ) -> Result<Bytes, Failure> {
-        let _permit = self.upstream.runtime.permit.take().ok_or(Failure::Busy)?;
+        let places = &self.upstream.runtime.places;
+        let tenant = &self.caller.tenant.object.tenant;
+        let _place = places.take(tenant).ok_or(Failure::Busy)?;
         let timer = self
             .gateway
             .metrics
             .upstream_seconds
-            .with_label_values(&[&self.caller.tenant.object.tenant])
+            .with_label_values(&[tenant])
             .start_timer();
         let reply = exchange::send(Exchange {
             http: &self.active.http,
@@ -162,7 +164,7 @@ impl Call<'_> {
         })
         .await;
         timer.observe_duration();
-        reply
+        Ok(reply?.message)
     }
 }
 

@@ -1,6 +1,8 @@
-//! Request rate (GCRA, one atomic) and concurrency. Both refuse at once; nothing waits.
+//! Request rate (GCRA, one atomic) and places at an upstream. Both refuse at once; nothing waits.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Requests per second with a burst, after the generic cell rate algorithm (ITU-T I.371).
@@ -15,16 +17,29 @@ pub struct Bucket {
     next: AtomicU64,
 }
 
-/// Counts what is in flight against a limit that a new configuration may change.
+/// What is in flight at one upstream, against limits that a new configuration may change.
+///
+/// Guarantees: where several tenants share an upstream none of them takes more than half of it, so
+/// that one alone starves nobody.
 #[derive(Debug)]
-pub struct Permits {
+pub struct Places {
     limit: AtomicUsize,
-    used: AtomicUsize,
+    tenants: AtomicUsize,
+    taken: Mutex<Taken>,
 }
 
 /// One place taken; freed on drop.
 #[derive(Debug)]
-pub struct Permit<'a>(&'a Permits);
+pub struct Place<'a> {
+    places: &'a Places,
+    tenant: &'a str,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    total: usize,
+    by_tenant: HashMap<String, usize>,
+}
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -75,32 +90,67 @@ impl Default for Bucket {
     }
 }
 
-// === impl Permits ===
+// === impl Places ===
 
-impl Permits {
+impl Places {
+    /// Requests in flight at once.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    pub fn take(&self) -> Option<Permit<'_>> {
-        let before = self.used.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit(self);
-        (before < self.limit.load(Ordering::Relaxed)).then_some(permit)
+    /// Tenants that may use the upstream.
+    pub fn set_tenants(&self, tenants: usize) {
+        self.tenants.store(tenants, Ordering::Relaxed);
+    }
+
+    pub fn take<'a>(&'a self, tenant: &'a str) -> Option<Place<'a>> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let share = match self.tenants.load(Ordering::Relaxed) {
+            0 | 1 => limit,
+            _ => (limit / 2).max(1),
+        };
+        let mut taken = self.lock();
+        if taken.total >= limit {
+            return None;
+        }
+        match taken.by_tenant.get_mut(tenant) {
+            Some(own) if *own >= share => return None,
+            Some(own) => *own += 1,
+            None => {
+                taken.by_tenant.insert(tenant.to_owned(), 1);
+            }
+        }
+        taken.total += 1;
+        Some(Place {
+            places: self,
+            tenant,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Default for Permits {
+impl Default for Places {
     fn default() -> Self {
         Self {
             limit: AtomicUsize::new(usize::MAX),
-            used: AtomicUsize::new(0),
+            tenants: AtomicUsize::new(1),
+            taken: Mutex::default(),
         }
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.used.fetch_sub(1, Ordering::Relaxed);
+        let mut taken = self.places.lock();
+        taken.total -= 1;
+        // The entry stays: a tenant that calls once calls again, and names are bounded by the
+        // configuration.
+        if let Some(own) = taken.by_tenant.get_mut(self.tenant) {
+            *own -= 1;
+        }
     }
 }
 

@@ -3,10 +3,15 @@
 //! Labels come only from configuration objects and closed enums, so that the number of series has a
 //! bound that no caller and no upstream can move.
 
+use std::collections::HashMap;
+
+use prometheus::core::{Collector, MetricVec, MetricVecBuilder};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
+
+use crate::config::active::Labels;
 
 /// Handles to the metrics; the names are documented in the README.
 #[derive(Debug)]
@@ -83,9 +88,78 @@ impl Metrics {
         })
     }
 
+    /// Drops the series of tenants and upstreams that were configured and no longer are, so that the
+    /// bound on series holds over the life of a process.
+    ///
+    /// Caveats: a request that began under the older configuration may bring one back, until the
+    /// next change.
+    pub fn forget(&self, before: &Labels, now: &Labels) {
+        let has = |labels: &Labels, tenant: &str, upstream: &str| {
+            let of_tenant = labels.get(tenant);
+            of_tenant.is_some_and(|upstreams| upstreams.contains(upstream))
+        };
+        let gone = |tenant: &str, upstream: &str| {
+            has(before, tenant, upstream) && !has(now, tenant, upstream)
+        };
+        let pairs = || {
+            before
+                .iter()
+                .flat_map(|(t, all)| all.iter().map(move |u| (t, u)))
+        };
+        if !pairs().any(|(tenant, upstream)| gone(tenant, upstream)) {
+            return;
+        }
+        let pair_is_gone = |labels: &HashMap<&str, &str>| {
+            let pair = (labels.get("tenant"), labels.get("upstream"));
+            matches!(pair, (Some(tenant), Some(upstream)) if gone(tenant, upstream))
+        };
+        for counters in [
+            &self.requests,
+            &self.tasks_relayed,
+            &self.tasks_completed,
+            &self.tasks_failed,
+            &self.tasks_cancelled,
+            &self.input_required,
+            &self.consent_decisions,
+            &self.digest_drift,
+            &self.registration_failures,
+            &self.refusals,
+        ] {
+            remove(counters, pair_is_gone);
+        }
+        let tenant_is_gone = |labels: &HashMap<&str, &str>| {
+            let tenant = labels.get("tenant");
+            tenant.is_some_and(|tenant| before.contains_key(*tenant) && !now.contains_key(*tenant))
+        };
+        for histograms in [
+            &self.request_seconds,
+            &self.upstream_seconds,
+            &self.task_age,
+        ] {
+            remove(histograms, tenant_is_gone);
+        }
+    }
+
     /// Prometheus text format, version 0.0.4.
     pub fn render(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+/// Removes the series of one vector whose labels say so.
+fn remove<T: MetricVecBuilder>(
+    vector: &MetricVec<T>,
+    is_gone: impl Fn(&HashMap<&str, &str>) -> bool,
+) {
+    for family in vector.collect() {
+        for metric in family.get_metric() {
+            let pairs = metric.get_label().iter();
+            let labels: HashMap<&str, &str> =
+                pairs.map(|pair| (pair.name(), pair.value())).collect();
+            if is_gone(&labels) && vector.remove(&labels).is_err() {
+                tracing::debug!(name = family.name(), "a series went by itself");
+            }
+        }
     }
 }
 
@@ -141,3 +215,6 @@ impl Builder {
         self.register(HistogramVec::new(options, labels)?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,9 @@
 //! A line of an export is the exact bytes of an event, in the order of commits; the last line says how
 //! many there are and hashes them all. Verification needs nothing but the file.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Write};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,9 +33,9 @@ fn export(store: &StoreUrl, output: Option<&Path>) -> anyhow::Result<ExitCode> {
     let reader = Reader::open(path)
         .with_context(|| format!("ledger {} cannot be opened", path.display()))?;
     let target: Box<dyn Write> = match output {
-        Some(path) => Box::new(
-            File::create(path).with_context(|| format!("{} cannot be written", path.display()))?,
-        ),
+        Some(path) => {
+            Box::new(create(path).with_context(|| format!("{} cannot be written", path.display()))?)
+        }
         None => Box::new(io::stdout().lock()),
     };
     let mut target = BufWriter::new(target);
@@ -61,14 +62,31 @@ fn export(store: &StoreUrl, output: Option<&Path>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Who did what with whom is for the eyes of whoever exports it.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let file = options.open(path)?;
+    // The mode above is for a file that did not exist.
+    if file.metadata()?.is_file() {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 fn verify(file: &Path) -> anyhow::Result<ExitCode> {
     let open = File::open(file).with_context(|| format!("{} cannot be read", file.display()))?;
+    // Line by line: an export may be larger than memory. A line that cannot be read ends them.
+    let mut unread = None;
     let lines = BufReader::new(open)
         .split(b'\n')
-        .collect::<io::Result<Vec<_>>>()
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+        .map_while(|line| line.map_err(|error| unread = Some(error)).ok());
+    let verdict = hangar_ledger::verify(lines);
+    if let Some(error) = unread {
+        return Err(error).with_context(|| format!("{} cannot be read", file.display()));
+    }
     let mut out = io::stdout().lock();
-    match hangar_ledger::verify(lines.iter().map(Vec::as_slice)) {
+    match verdict {
         Ok(summary) => {
             let Summary {
                 events,
@@ -95,3 +113,6 @@ fn verify(file: &Path) -> anyhow::Result<ExitCode> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! `hangar-gateway run`: wires the parts together and ends them in order.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::config::disk::LastKnownGood;
 use crate::config::link::Link;
 use crate::config::subscribe::{Freshness, Subscription};
+use crate::flow::ticker;
 use crate::gateway::Gateway;
 use crate::http::{mcp, probe, serve};
 use crate::metrics::Metrics;
@@ -107,33 +109,62 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         gateway: Arc::clone(&gateway),
         stop: stop.clone(),
     });
-    let mut background = JoinSet::new();
+    let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
     background.spawn(serve::serve(probe_listener, probes, probes_stop.clone()));
     background.spawn(subscription.run());
-    let serving = tokio::spawn(serve::serve(
+    background.spawn(ticker::run(Arc::clone(&gateway), stop.clone()));
+    serving.spawn(serve::serve(
         mcp_listener,
         mcp::router(Arc::clone(&gateway)),
         stop.clone(),
     ));
-    terminated().await?;
-    tracing::info!("draining");
+    let ended = watch(terminated(), &mut serving, &mut background).await;
+    match &ended {
+        Ok(()) => tracing::info!("draining"),
+        Err(error) => tracing::error!(error = format!("{error:#}"), "draining"),
+    }
     stop.cancel();
     drain(&gateway, serving).await;
     probes_stop.cancel();
-    let _ = tokio::time::timeout(Duration::from_secs(1), background.join_all()).await;
-    Ok(())
+    let _ = tokio::time::timeout(Duration::from_secs(1), all_ended(background)).await;
+    ended
+}
+
+/// Returns when the process is told to stop, or when a part ended that runs until then: a gateway
+/// that no longer follows its operator would serve old configuration for ever, and nobody would see.
+async fn watch(
+    told: impl Future<Output = anyhow::Result<()>>,
+    serving: &mut JoinSet<()>,
+    background: &mut JoinSet<()>,
+) -> anyhow::Result<()> {
+    let (part, ended) = tokio::select! {
+        told = told => return told,
+        Some(ended) = serving.join_next() => ("MCP server", ended),
+        Some(ended) = background.join_next() => ("background part", ended),
+    };
+    ended.with_context(|| format!("{part} ended early"))?;
+    anyhow::bail!("{part} ended early")
 }
 
 /// Lets requests and governance sections in flight end, but not for ever.
-async fn drain(gateway: &Gateway, serving: tokio::task::JoinHandle<()>) {
+async fn drain(gateway: &Gateway, serving: JoinSet<()>) {
     let drained = tokio::time::timeout(DRAIN, async {
-        let _ = serving.await;
+        all_ended(serving).await;
         gateway.sections.close();
         gateway.sections.wait().await;
     });
     if drained.await.is_err() {
         let seconds = DRAIN.as_secs();
         tracing::warn!(seconds, "requests in flight did not end in time");
+    }
+}
+
+/// Unlike `join_all`, this takes a panic for an end.
+async fn all_ended(mut parts: JoinSet<()>) {
+    while let Some(ended) = parts.join_next().await {
+        if let Err(error) = ended {
+            tracing::error!(%error, "a part of the gateway failed");
+        }
     }
 }
 
@@ -152,3 +183,6 @@ async fn terminated() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,16 +6,63 @@ pub mod contracts;
 pub mod exchange;
 pub mod pins;
 
-use crate::limit::Permits;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hangar_ledger::TaskId;
+
+use crate::limit::Places;
 
 /// What a gateway keeps of an upstream over a change of configuration.
 #[derive(Debug, Default)]
 pub struct Runtime {
     /// Exchanges in flight for callers. Contract fetches are not counted: a caller that uses up
     /// this limit must not make anybody's task unverifiable.
-    pub permit: Permits,
+    pub places: Places,
+    /// Tasks that are being told to stop right now.
+    pub cancels: Cancels,
     pub contracts: contracts::Contracts,
     pub pins: pins::Known,
+}
+
+/// Cancels on their way, each task once, and only so many: a client that repeats itself makes no
+/// connection more.
+#[derive(Clone, Debug, Default)]
+pub struct Cancels(Arc<Mutex<BTreeSet<TaskId>>>);
+
+/// A cancel on its way; makes room on drop.
+#[derive(Debug)]
+pub struct Cancelling {
+    cancels: Cancels,
+    task: TaskId,
+}
+
+/// Cancels of one upstream at once; each ends within ten seconds.
+const MAX_CANCELS: usize = 256;
+
+// === impl Cancels ===
+
+impl Cancels {
+    /// Takes a place for this task; none when it has one already, or when there are too many.
+    pub fn begin(&self, task: &TaskId) -> Option<Cancelling> {
+        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.len() >= MAX_CANCELS || !tasks.insert(task.clone()) {
+            return None;
+        }
+        Some(Cancelling {
+            cancels: self.clone(),
+            task: task.clone(),
+        })
+    }
+}
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        let tasks = self.cancels.0.lock();
+        tasks
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.task);
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ impl Setup {
 impl Gateway {
     /// Returns once it listens, ready or not; `more` are further flags.
     pub async fn start(setup: &Setup, more: &[&str]) -> Result<Self> {
+        Self::start_with_store(setup, &setup.store_file(), more).await
+    }
+
+    /// As [`Gateway::start`], with the ledger in this file.
+    pub async fn start_with_store(setup: &Setup, store: &Path, more: &[&str]) -> Result<Self> {
         std::fs::create_dir_all(&setup.state)?;
         let Setup {
             operator,
@@ -53,10 +58,7 @@ impl Gateway {
             .args(["run", "--operator", operator])
             .args(["--operator-ca", &operator_ca.to_string_lossy()])
             .args(["--token-file", &token_file.to_string_lossy()])
-            .args([
-                "--store",
-                &format!("sqlite:{}", setup.store_file().display()),
-            ])
+            .args(["--store", &format!("sqlite:{}", store.display())])
             .args(["--state-dir", &state.to_string_lossy()])
             .args(more.iter().copied());
         let (process, mcp, metrics) = launch(&program, "127.0.0.1:0", "127.0.0.1:0").await?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use tempfile::TempDir;
 
+use crate::chain;
 use crate::client::Client;
 use crate::gateway::{Gateway, Setup};
 use crate::manifests::{self, Manifest, mk_keys, mk_tenant, mk_upstream};
@@ -81,6 +82,21 @@ impl Stack {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The whole chain, verified.
+    pub async fn export(&self) -> Result<String> {
+        chain::export(&self.setup().store_file(), self.folder()).await
+    }
+
+    /// The events of one task, of a chain that verifies; see [`chain::of_task`].
+    pub async fn events(&self, task: &str) -> Result<Vec<String>> {
+        chain::of_task(&self.export().await?, task)
+    }
+
+    /// The sum over the gateway's series of this name with these labels, now.
+    pub async fn count(&self, name: &str, labels: &[(&str, &str)]) -> Result<u64> {
+        self.gateway.scrape().await?.count(name, labels)
     }
 }
 

@@ -43,10 +43,11 @@ pub enum Command {
         /// The question, where the policy denies before it was shown.
         question: Option<QuestionHash>,
     },
-    /// The caller wants it cancelled.
+    /// The caller wants it cancelled. Each request on a live entry is an [`Effect::CancelUpstream`],
+    /// so that one that got lost is repeated by asking again.
     CancelRequested,
-    /// The upstream says that it knows no such task.
-    Lost,
+    /// The upstream answered a `tasks/get` that began at `began` that it knows no such task.
+    Lost { began: Millis },
     /// The gateway found a reason to end it.
     Fail { cause: Cause },
     /// Nothing but the passing of time, which every access decides anyway.
@@ -118,7 +119,7 @@ pub enum Change {
 /// What the shell does once the decision is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Send `tasks/cancel` to the upstream, best effort.
+    /// Send `tasks/cancel` to the upstream, best effort; it may be told more than once.
     CancelUpstream,
     /// Send these answers upstream in one `tasks/update`, then `Confirm`, `Release` or
     /// `RelayUnknown`.
@@ -278,7 +279,7 @@ impl Command {
             Self::Due => Rank::Time,
             Self::Fail { .. } => Rank::Cause,
             Self::Drift { .. } => Rank::Drift,
-            Self::Lost => Rank::Lost,
+            Self::Lost { .. } => Rank::Lost,
             Self::Sync { .. } => Rank::Sync,
             Self::Question(_) => Rank::Question,
             Self::Decline { .. } => Rank::Decline,
@@ -290,7 +291,7 @@ impl Command {
     /// When the poll behind this command began.
     fn began(&self) -> Option<Millis> {
         match self {
-            Self::Sync { began, .. } => Some(*began),
+            Self::Sync { began, .. } | Self::Lost { began } => Some(*began),
             Self::Question(questions) => Some(questions.began),
             Self::Register { .. }
             | Self::Drift { .. }
@@ -300,7 +301,6 @@ impl Command {
             | Self::RelayUnknown { .. }
             | Self::Decline { .. }
             | Self::CancelRequested
-            | Self::Lost
             | Self::Fail { .. }
             | Self::Due => None,
         }

@@ -72,7 +72,7 @@ pub struct Entry {
     pub latch: Option<Latch>,
     /// A mismatch was recorded: no payload of this task is handed over any more.
     pub mismatch_at: Option<Millis>,
-    /// First of the answers that say that the upstream knows no such task.
+    /// When the first poll began that found no such task.
     pub lost_since: Option<Millis>,
     pub cancel_requested_at: Option<Millis>,
     /// Moves with every commit; a write behind leaves it.

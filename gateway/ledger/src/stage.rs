@@ -34,7 +34,7 @@ enum Contact {
     Overdue,
 }
 
-/// Two answers that know no such task count once they are this far apart.
+/// Two polls that find no such task count when they began this far apart.
 const LOST_APART_MS: u64 = 1000;
 
 // === impl Stage ===
@@ -53,7 +53,7 @@ impl Stage {
     pub(crate) fn apply(&mut self, command: Command) -> Result<(), Refusal> {
         match command {
             Command::Sync { snapshot, began } => return self.sync(snapshot, began),
-            Command::Lost => return self.lost(),
+            Command::Lost { began } => return self.lost(began),
             Command::Fail { cause } => self.cause(cause),
             Command::Drift { found } => self.drift(found),
             Command::Question(questions) => consent::ask(self, &questions),
@@ -188,8 +188,11 @@ impl Stage {
     fn sync(&mut self, snapshot: Snapshot, began: Millis) -> Result<(), Refusal> {
         let foreign = snapshot.task_id != self.entry.key.task;
         if let Some(latch) = self.entry.latch {
-            let repeats = !foreign && snapshot.status == latch.outcome.status();
-            if repeats || latch.outcome.is_gateway_made() {
+            let repeats = snapshot.status == latch.outcome.status();
+            // Another poll that began later was answered first: this one was true when it began.
+            let overtaken = !snapshot.status.is_terminal() && began <= latch.at;
+            let sound = !foreign && (repeats || overtaken);
+            if sound || latch.outcome.is_gateway_made() {
                 return Ok(());
             }
             return Err(Refusal::Regression);
@@ -234,17 +237,18 @@ impl Stage {
         self.fail(FailureReason::DigestDrift);
     }
 
-    fn lost(&mut self) -> Result<(), Refusal> {
+    fn lost(&mut self, began: Millis) -> Result<(), Refusal> {
         if let Some(latch) = self.entry.latch {
             let served = latch.outcome.is_gateway_made() || latch.outcome == Outcome::Cancelled;
             return if served { Ok(()) } else { Err(Refusal::Gone) };
         }
         let over = self.entry.ttl_ends_at().is_some_and(|end| end < self.now);
-        let twice = |first: Millis| self.now.since(first) >= LOST_APART_MS;
+        // Answers may come in another order than their polls began.
+        let twice = |first: Millis| first.0.abs_diff(began.0) >= LOST_APART_MS;
         if over || self.entry.lost_since.is_some_and(twice) {
             self.fail(FailureReason::UpstreamLost);
         } else {
-            self.entry.lost_since.get_or_insert(self.now);
+            self.entry.lost_since.get_or_insert(began);
         }
         Ok(())
     }

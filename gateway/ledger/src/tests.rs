@@ -78,6 +78,10 @@ fn sync(status: Status, began: u64) -> Command {
     }
 }
 
+fn lost(began: u64) -> Command {
+    Command::Lost { began: at(began) }
+}
+
 fn key(text: &str) -> InputKey {
     text.parse().unwrap()
 }

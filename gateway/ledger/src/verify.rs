@@ -94,12 +94,13 @@ struct Chain {
     births: BTreeSet<ChainHead>,
 }
 
-/// Checks every chain of an export.
-pub fn verify<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Summary, Broken> {
+/// Checks every chain of an export; a line is not needed once the next one is asked for.
+pub fn verify<L: AsRef<[u8]>>(lines: impl Iterator<Item = L>) -> Result<Summary, Broken> {
     let mut chains = BTreeMap::new();
     let mut export = Export::default();
     let mut summary = Summary::default();
     for (line, bytes) in (1..).zip(lines) {
+        let bytes = bytes.as_ref();
         let broken = |fault| Broken { line, fault };
         if summary.ended {
             return Err(broken(Fault::AfterEnd));

@@ -165,6 +165,10 @@ pub fn polled<'a>(result: &'a RawValue, asked: &str) -> Result<Polled<'a>, Error
     if members.string("resultType").as_deref() != Some("complete") {
         return Err(Error::ResultType);
     }
+    // The shape of 2025-11-25 beside ours: a payload that nobody would look at.
+    if members.get("task").is_some_and(json::is_object) {
+        return Err(Error::Nested);
+    }
     let snapshot = snapshot(&members)?;
     if snapshot.task_id != asked {
         return Err(Error::OtherTask);
@@ -295,16 +299,16 @@ fn outcome(result: &RawValue) -> Result<Outcome, Error> {
     let members = members(result)?;
     match members.string("resultType").as_deref() {
         Some("complete") => {
-            // A handle in disguise would leave an ungoverned task behind.
-            if members.get("task").is_some() && members.get("content").is_none() {
-                return Err(Error::Nested);
-            }
+            refuse_handle(&members)?;
             let is_error = members
                 .get("isError")
                 .is_some_and(|raw| raw.get() == "true");
             Ok(Outcome::Complete { is_error })
         }
-        Some("input_required") => Ok(Outcome::InputRequired),
+        Some("input_required") => {
+            refuse_handle(&members)?;
+            Ok(Outcome::InputRequired)
+        }
         Some("task") => {
             if members.get("task").is_some() {
                 return Err(Error::Nested);
@@ -316,6 +320,15 @@ fn outcome(result: &RawValue) -> Result<Outcome, Error> {
         None if members.get("task").is_some() => Err(Error::Nested),
         Some(_) | None => Err(Error::ResultType),
     }
+}
+
+/// A handle of 2025-11-25 in disguise would leave an ungoverned task behind.
+fn refuse_handle(members: &Members<'_>) -> Result<(), Error> {
+    let nested = members.get("task").and_then(|raw| Members::of(raw).ok());
+    if nested.is_some_and(|task| task.get("taskId").is_some()) {
+        return Err(Error::Nested);
+    }
+    Ok(())
 }
 
 fn members(result: &RawValue) -> Result<Members<'_>, Error> {

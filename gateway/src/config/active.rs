@@ -2,18 +2,21 @@
 //!
 //! An object that cannot be used is rejected alone; its last good form, if there was one, stays.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use hangar_ledger::{Owner, Principal, TenantRef, UpstreamUid};
+use hangar_ledger::{Owner, TenantRef, UpstreamUid};
 use hangar_relay::policy::Rules;
 use hangar_wire::{
-    ApiKeyHash, ConfigDigest, Held, ObjectDigest, ObjectKey, Rejection, Snapshot, SubjectKind, Term,
+    ApiKeyHash, ConfigDigest, Held, ObjectDigest, ObjectKey, Rejection, Snapshot, Term,
 };
 use http::Uri;
 use subtle::ConstantTimeEq;
 
 use super::Error;
+use super::runtimes::Runtimes;
+use super::subjects::{Subjects, newcomers};
 use crate::limit::Bucket;
 use crate::upstream::Runtime;
 use crate::upstream::address::Policy;
@@ -28,10 +31,14 @@ pub struct Active {
     /// Remade when the address rules change, so that no pooled connection outlives its permission.
     pub http: Http,
     upstreams: BTreeMap<ObjectKey, Arc<Upstream>>,
+    by_uid: HashMap<UpstreamUid, Arc<Upstream>>,
     tenants: BTreeMap<ObjectKey, Arc<Tenant>>,
-    keys: HashMap<ApiKeyHash, (Arc<Tenant>, Principal)>,
-    anonymous: Option<Arc<Tenant>>,
+    subjects: Subjects,
+    labels: Labels,
 }
+
+/// Upstream labels of metrics, by tenant.
+pub type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// An upstream as requests use it.
 #[derive(Debug)]
@@ -61,6 +68,9 @@ pub struct Tenant {
 pub struct Grant {
     pub object: hangar_wire::Grant,
     pub rules: Rules,
+    /// How metrics name the upstream beside this tenant: `namespace/name`, or `other` where the
+    /// configuration has too many pairs.
+    pub label: String,
 }
 
 /// Who calls.
@@ -70,17 +80,15 @@ pub struct Caller {
     pub owner: Owner,
 }
 
-/// What outlives a configuration: per upstream its contracts and counters, per tenant its rate.
-#[derive(Debug, Default)]
-pub struct Runtimes {
-    upstreams: HashMap<(String, String), Arc<Runtime>>,
-    buckets: HashMap<ObjectKey, Arc<Bucket>>,
-}
-
 struct Refused {
     reason: &'static str,
     message: String,
 }
+
+/// Label of upstreams that have none of their own.
+pub const OTHER: &str = "other";
+/// Most pairs of tenant and upstream with a label of their own, in the order of their names.
+const MAX_PAIRS: usize = 5000;
 
 // === impl Active ===
 
@@ -103,9 +111,10 @@ impl Active {
             addresses,
             http,
             upstreams: BTreeMap::new(),
+            by_uid: HashMap::new(),
             tenants: BTreeMap::new(),
-            keys: HashMap::new(),
-            anonymous: None,
+            subjects: Subjects::default(),
+            labels: Labels::new(),
         };
         let mut rejected = Vec::new();
         for object in snapshot.upstreams {
@@ -114,8 +123,16 @@ impl Active {
         for object in snapshot.tenants {
             active.add_tenant(object, previous, runtimes, &mut rejected)?;
         }
-        active.index_subjects();
-        runtimes.retain(&active);
+        active.by_uid = active
+            .upstreams
+            .values()
+            .map(|upstream| (upstream.uid.clone(), Arc::clone(upstream)))
+            .collect();
+        active.count_tenants();
+        active.part_subjects(previous, &mut rejected);
+        active.label_grants();
+        active.subjects = Subjects::index(&active.tenants);
+        runtimes.retain(&active.upstreams, &active.tenants);
         Ok((active, rejected))
     }
 
@@ -134,7 +151,7 @@ impl Active {
     /// takes the same time for every difference.
     pub fn caller_of_key(&self, key: &[u8]) -> Option<Caller> {
         let hash = ApiKeyHash::of(key);
-        let (stored, (tenant, principal)) = self.keys.get_key_value(&hash)?;
+        let (stored, (tenant, principal)) = self.subjects.key(&hash)?;
         let equal: bool = stored.0.as_bytes().ct_eq(hash.0.as_bytes()).into();
         equal.then(|| Caller {
             tenant: Arc::clone(tenant),
@@ -147,7 +164,7 @@ impl Active {
 
     /// The tenant of callers without a credential, where a policy says so.
     pub fn anonymous(&self) -> Option<Caller> {
-        self.anonymous.as_ref().map(|tenant| Caller {
+        self.subjects.anonymous().map(|tenant| Caller {
             tenant: Arc::clone(tenant),
             owner: Owner {
                 tenant: None,
@@ -164,6 +181,31 @@ impl Active {
         ))
     }
 
+    /// The upstream of a task, whichever tenant made it.
+    pub fn upstream_by_uid(&self, uid: &UpstreamUid) -> Option<&Arc<Upstream>> {
+        self.by_uid.get(uid)
+    }
+
+    /// Name of the tenant that unattributed callers belong to.
+    pub fn anonymous_tenant(&self) -> Option<&str> {
+        let tenant = self.subjects.anonymous()?;
+        Some(&tenant.object.tenant)
+    }
+
+    /// How metrics name this upstream (`namespace/name`) beside this tenant: as its grant says, and
+    /// `other` where there is none any more.
+    pub fn upstream_label(&self, tenant: &str, upstream: &str) -> &str {
+        let labels = self.labels.get(tenant);
+        labels
+            .and_then(|labels| labels.get(upstream))
+            .map_or(OTHER, String::as_str)
+    }
+
+    /// Every pair that metrics may name.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
     fn add_upstream(
         &mut self,
         object: hangar_wire::Upstream,
@@ -173,7 +215,10 @@ impl Active {
     ) -> Result<(), Error> {
         let key = object.key();
         let digest = object.digest().map_err(Error::Damaged)?;
-        let known = previous.and_then(|previous| previous.upstreams.get(&key));
+        // An object that was deleted and made again is not its predecessor.
+        let known = previous
+            .and_then(|previous| previous.upstreams.get(&key))
+            .filter(|known| known.object.uid == object.uid);
         // Under other address rules a literal address must be judged again.
         let same_rules = previous.is_some_and(|previous| previous.addresses == self.addresses);
         if let Some(known) = known.filter(|known| same_rules && known.digest == digest) {
@@ -186,7 +231,10 @@ impl Active {
             }
             Err(refused) => {
                 rejected.push(refused.of(key.clone(), digest));
-                if let Some(known) = known {
+                // Its last good form is good only as long as it may be reached.
+                if let Some(known) =
+                    known.filter(|known| known.denied_by(&self.addresses).is_none())
+                {
                     self.upstreams.insert(key, Arc::clone(known));
                 }
             }
@@ -203,7 +251,9 @@ impl Active {
     ) -> Result<(), Error> {
         let key = object.key();
         let digest = object.digest().map_err(Error::Damaged)?;
-        let known = previous.and_then(|previous| previous.tenants.get(&key));
+        let known = previous
+            .and_then(|previous| previous.tenants.get(&key))
+            .filter(|known| known.object.uid == object.uid);
         if let Some(known) = known.filter(|known| known.digest == digest) {
             self.tenants.insert(key, Arc::clone(known));
             return Ok(());
@@ -222,21 +272,63 @@ impl Active {
         Ok(())
     }
 
-    fn index_subjects(&mut self) {
-        for tenant in self.tenants.values() {
-            for subject in &tenant.object.subjects {
-                match &subject.kind {
-                    SubjectKind::Anonymous => self.anonymous = Some(Arc::clone(tenant)),
-                    SubjectKind::ApiKeys { principals } => {
-                        for (name, hashes) in principals {
-                            for hash in hashes {
-                                let principal = Principal::api_key(name);
-                                self.keys.insert(*hash, (Arc::clone(tenant), principal));
-                            }
-                        }
-                    }
-                }
+    /// No credential is two tenants': the newcomer is rejected, and its last good form stays.
+    fn part_subjects(&mut self, previous: Option<&Self>, rejected: &mut Vec<Rejection>) {
+        loop {
+            let losers = newcomers(&self.tenants, previous.map(|previous| &previous.subjects));
+            if losers.is_empty() {
+                return;
             }
+            for key in losers {
+                let Some(loser) = self.tenants.remove(&key) else {
+                    continue;
+                };
+                let known = previous
+                    .and_then(|previous| previous.tenants.get(&key))
+                    .filter(|known| known.object.uid == loser.object.uid)
+                    // One of the two forms goes in each round, so that there is a last one.
+                    .filter(|known| known.digest != loser.digest);
+                if let Some(known) = known {
+                    self.tenants.insert(key.clone(), Arc::clone(known));
+                }
+                let refused = Refused {
+                    reason: "SubjectConflict",
+                    message: "spec.subjects: a credential is already another tenant's".into(),
+                };
+                rejected.push(refused.of(key, loser.digest));
+            }
+        }
+    }
+
+    /// Tells each upstream how many tenants share it.
+    fn count_tenants(&self) {
+        let mut sharing: HashMap<(&str, &str), usize> = HashMap::new();
+        for grant in self.tenants.values().flat_map(|tenant| &tenant.grants) {
+            let object = &grant.object;
+            let key = (&*object.upstream_namespace, &*object.upstream_name);
+            *sharing.entry(key).or_default() += 1;
+        }
+        for upstream in self.upstreams.values() {
+            let key = (&*upstream.object.namespace, &*upstream.object.name);
+            let tenants = sharing.get(&key).copied().unwrap_or(0);
+            upstream.runtime.places.set_tenants(tenants);
+        }
+    }
+
+    /// The first pairs have a label of their own; a bound, because each is a row of time series.
+    fn label_grants(&mut self) {
+        let mut room = MAX_PAIRS;
+        for tenant in self.tenants.values_mut() {
+            let own = tenant.grants.len().min(room);
+            room -= own;
+            if tenant.own_labels() != own {
+                *tenant = Arc::new(tenant.with_own_labels(own));
+            }
+            let labels = tenant.grants.iter().map(|grant| grant.label.clone());
+            self.labels
+                .entry(tenant.object.tenant.clone())
+                .or_default()
+                .extend(labels);
         }
     }
 }
@@ -260,8 +352,7 @@ impl Upstream {
                 message: "spec.endpoint: use an absolute http or https URL".into(),
             });
         }
-        if let Some(address) = literal_address(&uri).filter(|address| !addresses.permits(*address))
-        {
+        if let Some(address) = denied(&uri, addresses) {
             return Err(Refused {
                 reason: "AddressDenied",
                 message: format!(
@@ -282,6 +373,11 @@ impl Upstream {
             object,
         })
     }
+
+    /// The literal address of the endpoint, where it is refused.
+    fn denied_by(&self, addresses: &Policy) -> Option<IpAddr> {
+        denied(&self.uri, addresses)
+    }
 }
 
 // === impl Tenant ===
@@ -298,6 +394,7 @@ impl Tenant {
             .map(|grant| {
                 Ok(Arc::new(Grant {
                     rules: rules_of(&grant.tools)?,
+                    label: label_of(grant),
                     object: grant.clone(),
                 }))
             })
@@ -313,44 +410,41 @@ impl Tenant {
             object,
         })
     }
-}
 
-// === impl Runtimes ===
-
-impl Runtimes {
-    /// The runtime of an upstream; another URL or another object starts afresh, since contracts seen there say
-    /// nothing of here.
-    fn upstream(&mut self, object: &hangar_wire::Upstream) -> Arc<Runtime> {
-        let key = (object.uid.clone(), object.url.clone());
-        let limit = usize::try_from(object.limits.max_concurrent).unwrap_or(usize::MAX);
-        let runtime = self
-            .upstreams
-            .entry(key)
-            .or_insert_with(|| Arc::new(Runtime::default()));
-        runtime.permit.set_limit(limit);
-        Arc::clone(runtime)
+    /// Grants whose upstream has a label of its own.
+    fn own_labels(&self) -> usize {
+        let own = self.grants.iter().filter(|grant| grant.label != OTHER);
+        own.count()
     }
 
-    fn bucket(&mut self, object: &hangar_wire::Tenant) -> Arc<Bucket> {
-        let limits = &object.limits;
-        let fresh = Bucket::new(limits.requests_per_second, limits.burst);
-        let bucket = self.buckets.entry(object.key()).or_default();
-        if !bucket.same_limits(&fresh) {
-            *bucket = Arc::new(fresh);
+    /// The same tenant, with so many of its grants labelled.
+    fn with_own_labels(&self, most: usize) -> Self {
+        let Self {
+            object,
+            digest,
+            reference,
+            bucket,
+            grants,
+        } = self;
+        let grants = grants.iter().enumerate().map(|(index, grant)| {
+            let Grant { object, rules, .. } = &**grant;
+            Arc::new(Grant {
+                object: object.clone(),
+                rules: rules.clone(),
+                label: if index < most {
+                    label_of(object)
+                } else {
+                    OTHER.to_owned()
+                },
+            })
+        });
+        Self {
+            object: object.clone(),
+            digest: *digest,
+            reference: reference.clone(),
+            bucket: Arc::clone(bucket),
+            grants: grants.collect(),
         }
-        Arc::clone(bucket)
-    }
-
-    fn retain(&mut self, active: &Active) {
-        let used: HashSet<(&str, &str)> = active
-            .upstreams
-            .values()
-            .map(|upstream| (upstream.object.uid.as_str(), upstream.object.url.as_str()))
-            .collect();
-        self.upstreams
-            .retain(|(uid, url), _| used.contains(&(uid.as_str(), url.as_str())));
-        self.buckets
-            .retain(|key, _| active.tenants.contains_key(key));
     }
 }
 
@@ -366,6 +460,14 @@ impl Refused {
             message,
         }
     }
+}
+
+fn denied(uri: &Uri, addresses: &Policy) -> Option<IpAddr> {
+    literal_address(uri).filter(|address| !addresses.permits(*address))
+}
+
+fn label_of(grant: &hangar_wire::Grant) -> String {
+    format!("{}/{}", grant.upstream_namespace, grant.upstream_name)
 }
 
 fn rules_of(tools: &hangar_wire::ToolRules) -> Result<Rules, Refused> {

@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use hangar_wire::{FORMAT, Held, Pod, Rejection, Snapshot, Subscribe};
 use rand::RngExt;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::disk::LastKnownGood;
+use super::disk::{self, LastKnownGood};
 use super::link::{self, Link};
-use super::{Applied, Config, Runtimes};
+use super::{Active, Applied, Config, Runtimes};
 use crate::metrics::Metrics;
 
 /// What probes and metrics read of the subscription.
@@ -44,7 +45,8 @@ pub struct Subscription {
 
 /// What this process knows between two requests.
 struct State {
-    pod: Pod,
+    /// Our uid where the token names no pod.
+    local: String,
     runtimes: Runtimes,
     rejected: Vec<Rejection>,
     /// Last-known-good that waits for its moment.
@@ -53,7 +55,11 @@ struct State {
     held: Option<Held>,
     /// In force, not yet on disk.
     unsaved: Option<Arc<Snapshot>>,
+    /// Subscriptions that failed in a row.
     failures: u32,
+    /// Writes that failed in a row. Counted apart: an operator that answers at once must not be
+    /// asked in a loop for what cannot be written.
+    unwritten: u32,
     started: Instant,
 }
 
@@ -66,16 +72,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 impl Subscription {
     pub async fn run(mut self) {
-        let mut state = State {
-            pod: self.pod(),
-            runtimes: Runtimes::default(),
-            rejected: Vec::new(),
-            stored: self.load(),
-            held: None,
-            unsaved: None,
-            failures: 0,
-            started: Instant::now(),
-        };
+        let mut state = State::new(self.load());
         let stop = self.stop.clone();
         tokio::select! {
             () = stop.cancelled() => {}
@@ -86,12 +83,7 @@ impl Subscription {
     async fn follow(&mut self, state: &mut State) {
         loop {
             self.save(state).await;
-            let message = Subscribe {
-                format: FORMAT,
-                pod: state.pod.clone(),
-                held: state.held,
-                rejected: state.rejected.clone(),
-            };
+            let message = self.message(state);
             let patience = self.patience(state);
             let outcome = tokio::select! {
                 outcome = self.link.subscribe(&message) => outcome,
@@ -119,9 +111,18 @@ impl Subscription {
                     report(&error, state.failures);
                 }
             }
-            if state.failures > 0 || state.unsaved.is_some() {
-                tokio::time::sleep(pause(state.failures)).await;
+            if let Some(pause) = state.pause() {
+                tokio::time::sleep(pause).await;
             }
+        }
+    }
+
+    fn message(&self, state: &State) -> Subscribe {
+        Subscribe {
+            format: FORMAT,
+            pod: self.pod(&state.local),
+            held: state.held,
+            rejected: state.rejected.clone(),
         }
     }
 
@@ -165,6 +166,7 @@ impl Subscription {
             return;
         }
         let kept = snapshot.clone();
+        let before = self.config.load();
         match self.config.apply(snapshot, &mut state.runtimes) {
             Ok(Applied::New(rejected)) => {
                 for Rejection {
@@ -183,6 +185,7 @@ impl Subscription {
                 state.failures = 0;
                 state.unsaved = Some(Arc::new(kept));
                 self.count(held);
+                self.forget(before.as_deref());
             }
             Ok(Applied::Same) => state.failures = 0,
             Err(error) => {
@@ -204,21 +207,31 @@ impl Subscription {
         };
         let (disk, writing) = (self.disk.clone(), Arc::clone(&snapshot));
         let saved = tokio::task::spawn_blocking(move || disk.save(&writing)).await;
-        match saved {
+        self.saved(state, snapshot, saved);
+    }
+
+    /// What became of the write. What is not on disk waits for the next attempt, whatever the cause.
+    fn saved(
+        &self,
+        state: &mut State,
+        snapshot: Arc<Snapshot>,
+        saved: Result<Result<(), disk::Error>, JoinError>,
+    ) {
+        let error = match saved {
             Ok(Ok(())) => {
                 self.freshness.volume_broken.store(false, Ordering::Relaxed);
                 state.held = Some(snapshot.held());
+                state.unwritten = 0;
+                return;
             }
-            Ok(Err(error)) => {
-                tracing::error!(
-                    error = crate::chain(&error),
-                    "configuration is in force but not acknowledged"
-                );
-                self.freshness.volume_broken.store(true, Ordering::Relaxed);
-                state.unsaved = Some(snapshot);
-                state.failures += 1;
-            }
-            Err(error) => tracing::error!(%error, "the writer of the configuration ended"),
+            Ok(Err(error)) => crate::chain(&error),
+            Err(error) => crate::chain(&error),
+        };
+        self.freshness.volume_broken.store(true, Ordering::Relaxed);
+        state.unsaved = Some(snapshot);
+        state.unwritten += 1;
+        if is_loud(state.unwritten) {
+            tracing::error!(error, "configuration is in force but not acknowledged");
         }
     }
 
@@ -237,7 +250,9 @@ impl Subscription {
 
     /// The identity in the token where it has one; a name of our own in folder mode, where the
     /// token stands for the identity.
-    fn pod(&self) -> Pod {
+    ///
+    /// Asked for each subscription: a projected token may appear after the process has started.
+    fn pod(&self, local: &str) -> Pod {
         self.link
             .token()
             .ok()
@@ -245,13 +260,44 @@ impl Subscription {
             .unwrap_or_else(|| Pod {
                 namespace: "local".into(),
                 name: "gateway".into(),
-                uid: uuid::Uuid::new_v4().to_string(),
+                uid: local.to_owned(),
             })
     }
 
     fn count(&self, held: Held) {
         let generation = i64::try_from(held.term.generation.0).unwrap_or(i64::MAX);
         self.metrics.config_generation.set(generation);
+    }
+
+    /// Drops the series of what is configured no more.
+    fn forget(&self, before: Option<&Active>) {
+        if let (Some(before), Some(now)) = (before, self.config.load()) {
+            self.metrics.forget(before.labels(), now.labels());
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    fn new(stored: Option<Snapshot>) -> Self {
+        Self {
+            local: uuid::Uuid::new_v4().to_string(),
+            runtimes: Runtimes::default(),
+            rejected: Vec::new(),
+            stored,
+            held: None,
+            unsaved: None,
+            failures: 0,
+            unwritten: 0,
+            started: Instant::now(),
+        }
+    }
+
+    /// Time to wait before the next subscription; none where all is well.
+    fn pause(&self) -> Option<Duration> {
+        let failures = self.failures.max(self.unwritten);
+        (failures > 0).then(|| pause(failures))
     }
 }
 
@@ -289,9 +335,17 @@ fn pause(failures: u32) -> Duration {
 }
 
 fn report(error: &link::Error, failures: u32) {
-    if failures == 1 || failures.is_multiple_of(20) {
+    if is_loud(failures) {
         tracing::warn!(error = crate::chain(error), failures, "subscription failed");
     } else {
         tracing::debug!(error = crate::chain(error), failures, "subscription failed");
     }
 }
+
+/// The first failure of a row is told, then every twentieth.
+fn is_loud(failures: u32) -> bool {
+    failures == 1 || failures.is_multiple_of(20)
+}
+
+#[cfg(test)]
+mod tests;

@@ -115,16 +115,31 @@ impl Governor {
         Ok(())
     }
 
+    fn cancel_at(&self, key: &TaskKey) {
+        if let Some(upstream) = self.active.upstream_by_uid(&key.upstream) {
+            self.cancel(upstream, key.task.clone());
+        } else {
+            tracing::warn!(
+                correlation = self.correlation,
+                "upstream of a task is no longer configured: it is not told to stop"
+            );
+        }
+    }
+
     /// Sends `tasks/cancel` once, best effort, without anybody waiting for it.
     pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId) {
+        let Some(cancelling) = upstream.runtime.cancels.begin(&task) else {
+            return;
+        };
         let (governor, upstream) = (self.clone(), Arc::clone(upstream));
         self.gateway.sections.spawn(async move {
+            let _cancelling = cancelling;
             let id = rewrite::numeric_id(1);
             let own = Own {
                 id: &id,
                 meta: MetaOf::Gateway,
             };
-            // No permit: a cancel must get through when the upstream is busy.
+            // No place is taken: a cancel must get through when the upstream is busy.
             let sent = exchange::send(Exchange {
                 http: &governor.active.http,
                 upstream: &upstream,
@@ -219,13 +234,7 @@ impl Governor {
         }
         for effect in &effects {
             match effect {
-                Effect::CancelUpstream => match self.active.upstream_by_uid(&key.upstream) {
-                    Some(upstream) => self.cancel(upstream, key.task.clone()),
-                    None => tracing::warn!(
-                        correlation = self.correlation,
-                        "upstream of a task is no longer configured: it is not told to stop"
-                    ),
-                },
+                Effect::CancelUpstream => self.cancel_at(key),
                 Effect::InputRequired => {
                     let birth = after.as_ref().map(|entry| &entry.birth).or(known.as_ref());
                     if let Some(birth) = birth {

@@ -14,7 +14,7 @@ use hangar_relay::envelope::Reply;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{self, Payload, Question};
-use hangar_relay::wire::{self, Failure as WireFailure, Kind, WireError};
+use hangar_relay::wire::{self, Failure as GatewayMade, Kind, WireError};
 use hangar_wire::Consent;
 use serde_json::value::RawValue;
 
@@ -22,6 +22,7 @@ use super::governor::Undecided;
 use super::section::Section;
 use super::{Answer, Relayed, wire_status};
 use crate::upstream::contracts;
+use crate::upstream::exchange::Failure;
 
 /// What is known after the upstream was asked.
 #[derive(Debug)]
@@ -72,23 +73,9 @@ pub async fn observe(
     let deadline = tokio::time::Instant::now() + POLL_TIMEOUT;
     let task = entry.key.task.clone();
     let began = section.governor.gateway.store.now();
-    let own = Own {
-        id: &section.id,
-        meta: MetaOf::Client(meta),
-    };
-    let body = own.tasks_get(task.as_str()).into();
-    let exchanged = section
-        .exchange(Method::TasksGet, &task, body, ASK_TIMEOUT)
-        .await;
-    let message = match exchanged {
+    let message = match ask(section, &task, meta).await {
         Ok(message) => message,
         Err(failure) => {
-            tracing::warn!(
-                correlation = section.correlation(),
-                upstream = section.upstream.label,
-                reason = failure.reason(),
-                "upstream cannot be asked about a task"
-            );
             return Ok(Observed::Unavailable {
                 entry: Box::new(entry),
                 retry_after: failure.retry_after(),
@@ -168,7 +155,7 @@ pub fn settled(section: &Section, entry: &Entry) -> Option<Answer> {
     let snapshot = relay_snapshot(&entry.snapshot);
     match latch.outcome {
         hangar_ledger::Outcome::Failed(reason) => {
-            let failure = WireFailure::parse(reason.as_str())?;
+            let failure = GatewayMade::parse(reason.as_str())?;
             let task = wire::failed_task(&snapshot, failure);
             Some(Answer::result(&section.id, &task))
         }
@@ -219,6 +206,23 @@ fn relay_snapshot(snapshot: &Snapshot) -> task::Snapshot {
     }
 }
 
+async fn ask(section: &Section, task: &TaskId, meta: &RawValue) -> Result<Bytes, Failure> {
+    let own = Own {
+        id: &section.id,
+        meta: MetaOf::Client(meta),
+    };
+    let body = own.tasks_get(task.as_str()).into();
+    let asked = section.exchange(Method::TasksGet, task, body, ASK_TIMEOUT);
+    asked.await.inspect_err(|failure| {
+        tracing::warn!(
+            correlation = section.correlation(),
+            upstream = section.upstream.label,
+            reason = failure.reason(),
+            "upstream cannot be asked about a task"
+        );
+    })
+}
+
 /// Decides, and tells whether what the upstream said may be handed over.
 async fn conclude(
     section: &Section,
@@ -254,10 +258,8 @@ async fn conclude(
         }
         Some(_) => Observed::Settled { entry },
         None if ended_here => Observed::Settled { entry },
-        None => Observed::Unavailable {
-            entry,
-            retry_after: None,
-        },
+        // Unknown to the upstream for the first time: neither lost nor as it was.
+        None => return Err(WireError::unavailable(Some(wire_status(entry.status())))),
     })
 }
 

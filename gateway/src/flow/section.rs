@@ -68,7 +68,7 @@ impl Section {
             .governor
             .decide(&key, Some(entry), vec![Command::Due])
             .await;
-        let entry = decided.map_err(|undecided| undecided.into_answer())?.entry;
+        let entry = decided.map_err(Undecided::into_answer)?.entry;
         entry.ok_or_else(|| Kind::TaskNotFound.into())
     }
 
@@ -76,7 +76,7 @@ impl Section {
     pub async fn retire_due(&self) -> Result<(), WireError> {
         let whose = Whose::Live(self.caller.owner.tenant.clone());
         let retired = self.governor.retire_due(&whose).await;
-        retired.map_err(|undecided| undecided.into_answer())
+        retired.map_err(Undecided::into_answer)
     }
 
     /// One exchange with the upstream about a task.
@@ -87,7 +87,8 @@ impl Section {
         body: Bytes,
         most: Duration,
     ) -> Result<Bytes, Failure> {
-        let _permit = self.upstream.runtime.permit.take().ok_or(Failure::Busy)?;
+        let places = &self.upstream.runtime.places;
+        let _place = places.take(self.tenant_label()).ok_or(Failure::Busy)?;
         let seconds = &self.governor.gateway.metrics.upstream_seconds;
         let timer = seconds
             .with_label_values(&[self.tenant_label()])
@@ -102,7 +103,7 @@ impl Section {
         })
         .await;
         timer.observe_duration();
-        reply
+        Ok(reply?.message)
     }
 
     pub fn count_refusal(&self, method: Method, reason: &str) {

@@ -27,6 +27,7 @@ use hangar_wire::Admission;
 use serde_json::value::RawValue;
 
 use super::get::withheld;
+use super::governor::Undecided;
 use super::observe::{Observed, observe};
 use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
@@ -122,7 +123,7 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     };
     let key = entry.key.clone();
     let decided = section.governor.decide(&key, Some(entry), commands).await;
-    let decided = decided.map_err(|undecided| undecided.into_answer())?;
+    let decided = decided.map_err(Undecided::into_answer)?;
     let entry = decided.entry.ok_or(Kind::TaskNotFound)?;
     let claims = decided.effects.into_iter().find_map(|effect| match effect {
         Effect::Relay { claims } => Some(claims),
@@ -237,7 +238,7 @@ async fn send(
         .governor
         .decide(&key, Some(entry), vec![command])
         .await;
-    told.map_err(|undecided| undecided.into_answer())?;
+    told.map_err(Undecided::into_answer)?;
     answer
 }
 

@@ -121,12 +121,11 @@ async fn climb(
     };
     trail.id = Some(request.id.to_owned());
     trail.method = method::label(&request.method);
-    let routing = Routing::read(&head.headers)?;
     let Some(method) = Method::parse(&request.method) else {
-        return Err(unknown_method(&request, &routing));
+        return Err(unknown_method(&request, &head.headers));
     };
     let params = Params::parse(method, &request)?;
-    routing.agree(
+    Routing::read(&head.headers)?.agree(
         method,
         &params.meta.protocol_version,
         params.mirrored_name(),
@@ -223,7 +222,7 @@ async fn read_body(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes
 
 /// A request of the older eras begins with `initialize` and has no envelope: it is told which
 /// revision is spoken. Everything else that is not built or was removed is an unknown method.
-fn unknown_method(request: &envelope::Request<'_>, routing: &Routing) -> WireError {
+fn unknown_method(request: &envelope::Request<'_>, headers: &HeaderMap) -> WireError {
     let members = request
         .params
         .and_then(|params| json::Members::of(params).ok());
@@ -234,7 +233,9 @@ fn unknown_method(request: &envelope::Request<'_>, routing: &Routing) -> WireErr
         let version = members.and_then(|members| members.string("protocolVersion"));
         return WireError::unsupported_version(version.as_deref().unwrap_or_default());
     }
-    match routing.agree_on_method(&request.method) {
+    let agreed =
+        Routing::read(headers).and_then(|routing| routing.agree_on_method(&request.method));
+    match agreed {
         Ok(()) => Kind::UnknownMethod.into(),
         Err(error) => error.into(),
     }

@@ -71,14 +71,15 @@ fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
     let IpAddr::V6(v6) = address else {
         return None;
     };
-    let [a, b, c, d, e, f, high, low] = v6.segments();
+    let segments = v6.segments();
+    let [prefix @ .., high, low] = &segments;
     let is_special = v6.is_unspecified() || v6.is_loopback();
-    match [a, b, c, d, e, f] {
+    match prefix {
         [0x64, 0xff9b, 0, 0, 0, 0] => {}
         [0, 0, 0, 0, 0, 0] if !is_special => {}
         _ => return None,
     }
-    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+    Some(Ipv4Addr::from(u32::from(*high) << 16 | u32::from(*low)))
 }
 
 fn refused_unless_allowed(address: IpAddr) -> bool {

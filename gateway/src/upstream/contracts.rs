@@ -18,7 +18,7 @@ use hangar_relay::rewrite::{self, MetaOf, Own};
 use tokio::sync::watch;
 
 use super::client::Http;
-use super::exchange::{self, Exchange, Failure};
+use super::exchange::{self, Exchange, Failure, Received, is_credential};
 use crate::config::Upstream;
 
 /// The latest list, and the fetch that is on its way.
@@ -183,7 +183,7 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
             id: &id,
             deadline,
         };
-        let message = exchange::send(exchange).await.map_err(Error::of)?;
+        let Received { status, message } = exchange::send(exchange).await.map_err(Error::of)?;
         // All pages together stay within the bound of one answer.
         size += message.len() as u64;
         if size > most {
@@ -191,6 +191,9 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
         }
         let page = match envelope::parse_reply(&message, &id) {
             Ok((Reply::Result(page), _)) => page,
+            Ok((Reply::Error(_), _)) if is_credential(status) => {
+                return Err(Error::of(Failure::Status(status)));
+            }
             Ok((Reply::Error(_), _)) => return Err(Error::Unreadable("rpc_error")),
             Err(error) => return Err(Error::Unreadable(error.reason())),
         };

@@ -30,6 +30,14 @@ pub struct Exchange<'a> {
     pub deadline: Instant,
 }
 
+/// A reply, and the HTTP status that it came under.
+#[derive(Debug)]
+pub struct Received {
+    pub status: StatusCode,
+    /// Text of the JSON-RPC message.
+    pub message: Bytes,
+}
+
 /// Why there is no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -87,12 +95,13 @@ impl Failure {
     /// says nothing of what the upstream would have answered.
     pub fn is_ours(&self) -> bool {
         match self {
-            Self::Busy | Self::Late | Self::TooLarge { .. } | Self::Throttled { .. } => true,
-            Self::Status(status) => {
-                matches!(*status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
-            }
+            Self::Busy
+            | Self::Late
+            | Self::Http(client::Error::Denied(_))
+            | Self::TooLarge { .. }
+            | Self::Throttled { .. } => true,
+            Self::Status(status) => is_credential(*status),
             Self::Http(client::Error::Connect(error)) => is_local(error),
-            Self::Http(client::Error::Denied(_)) => true,
             Self::Http(_) | Self::Timeout | Self::Broken(_) | Self::Redirect | Self::NoReply(_) => {
                 false
             }
@@ -126,6 +135,11 @@ impl Failure {
     }
 }
 
+/// Statuses about what the gateway presents, not about what was asked.
+pub fn is_credential(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
+}
+
 /// No connection could be tried: this machine is out of descriptors or ports, or the address rules
 /// refuse every address.
 fn is_local(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -145,8 +159,8 @@ fn is_local(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Sends a request and returns the text of the reply to it.
-pub async fn send(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
+/// Sends a request and returns the reply to it.
+pub async fn send(exchange: Exchange<'_>) -> Result<Received, Failure> {
     let deadline = exchange.deadline;
     tokio::time::timeout_at(deadline, exchange_once(exchange))
         .await
@@ -160,7 +174,7 @@ pub fn deadline(upstream: &Upstream, most: Duration) -> Instant {
     now.checked_add(configured.min(most)).unwrap_or(now)
 }
 
-async fn exchange_once(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
+async fn exchange_once(exchange: Exchange<'_>) -> Result<Received, Failure> {
     let Exchange {
         http,
         upstream,
@@ -196,13 +210,17 @@ async fn exchange_once(exchange: Exchange<'_>) -> Result<Bytes, Failure> {
     }
     let most = upstream.object.limits.max_response_bytes;
     if is_stream(&response) {
-        return read_stream(response, id, most).await;
+        let message = read_stream(response, id, most).await?;
+        return Ok(Received { status, message });
     }
     let text = read_whole(response, most).await?;
     // Under a good status the caller reads the reply, once. Under another it may be none at all.
     if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
     {
-        Ok(text)
+        Ok(Received {
+            status,
+            message: text,
+        })
     } else {
         Err(Failure::Status(status))
     }

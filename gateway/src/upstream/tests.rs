@@ -21,11 +21,11 @@ use http::{StatusCode, header};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::exchange::{self, Exchange, Failure};
+use super::Cancels;
+use super::exchange::{self, Exchange, Failure, Received};
 use crate::config::{Active, Config, Runtimes, Upstream};
 
-const LIST: &str =
-    r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}"#;
 const MOST: u64 = 4096;
 
 async fn mk_server(app: Router) -> SocketAddr {
@@ -79,6 +79,10 @@ fn mk_upstream(active: &Active) -> Arc<Upstream> {
 }
 
 async fn ask(active: &Active) -> Result<Bytes, Failure> {
+    receive(active).await.map(|received| received.message)
+}
+
+async fn receive(active: &Active) -> Result<Received, Failure> {
     let id = rewrite::numeric_id(1);
     let own = Own {
         id: &id,
@@ -97,7 +101,9 @@ async fn ask(active: &Active) -> Result<Bytes, Failure> {
 }
 
 /// One answer of the server to every request.
-async fn answered(answer: impl Fn() -> Response + Clone + Send + Sync + 'static) -> Result<Bytes, Failure> {
+async fn answered(
+    answer: impl Fn() -> Response + Clone + Send + Sync + 'static,
+) -> Result<Bytes, Failure> {
     let app = Router::new().route("/mcp", post(move || std::future::ready(answer())));
     let address = mk_server(app).await;
     ask(&mk_active(&format!("http://{address}/mcp"))).await
@@ -112,12 +118,19 @@ async fn a_reply_is_read_in_both_framings_and_under_any_status() {
     let reply = |status: StatusCode| {
         move || (status, [(header::CONTENT_TYPE, "application/json")], LIST).into_response()
     };
-    for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::BAD_GATEWAY] {
+    for status in [
+        StatusCode::OK,
+        StatusCode::BAD_REQUEST,
+        StatusCode::NOT_FOUND,
+        StatusCode::BAD_GATEWAY,
+    ] {
         assert_eq!(answered(reply(status)).await.unwrap(), LIST, "{status}");
     }
     let framed = || {
         let notification = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
-        stream(format!(": hello\r\n\r\ndata: {notification}\n\ndata: junk\n\nevent: message\ndata: {LIST}\n\n"))
+        stream(format!(
+            ": hello\r\n\r\ndata: {notification}\n\ndata: junk\n\nevent: message\ndata: {LIST}\n\n"
+        ))
     };
     assert_eq!(answered(framed).await.unwrap(), LIST);
 }
@@ -127,14 +140,49 @@ async fn what_is_no_reply_is_named_and_judged() {
     type Case = (fn() -> Response, &'static str, bool, bool);
     let cases: [Case; 10] = [
         // answer, reason, a cause of ours, the upstream can have acted
-        (|| StatusCode::FOUND.into_response(), "redirect", false, true),
-        (|| StatusCode::TOO_MANY_REQUESTS.into_response(), "throttled", true, false),
-        (|| StatusCode::UNAUTHORIZED.into_response(), "http_status", true, false),
-        (|| StatusCode::FORBIDDEN.into_response(), "http_status", true, false),
-        (|| StatusCode::NOT_FOUND.into_response(), "http_status", false, false),
-        (|| StatusCode::BAD_GATEWAY.into_response(), "http_status", false, true),
+        (
+            || StatusCode::FOUND.into_response(),
+            "redirect",
+            false,
+            true,
+        ),
+        (
+            || StatusCode::TOO_MANY_REQUESTS.into_response(),
+            "throttled",
+            true,
+            false,
+        ),
+        (
+            || StatusCode::UNAUTHORIZED.into_response(),
+            "http_status",
+            true,
+            false,
+        ),
+        (
+            || StatusCode::FORBIDDEN.into_response(),
+            "http_status",
+            true,
+            false,
+        ),
+        (
+            || StatusCode::NOT_FOUND.into_response(),
+            "http_status",
+            false,
+            false,
+        ),
+        (
+            || StatusCode::BAD_GATEWAY.into_response(),
+            "http_status",
+            false,
+            true,
+        ),
         (|| "x".repeat(5000).into_response(), "too_large", true, true),
-        (|| stream("data: {}\n\n".repeat(200_000)), "too_large", true, true),
+        (
+            || stream("data: {\"jsonrpc\":\"2.0\",\"method\":\"n\"}\n\n".repeat(50_000)),
+            "too_large",
+            true,
+            true,
+        ),
         (|| stream(String::new()), "stream_ended", false, true),
         (
             || stream("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n".into()),
@@ -149,9 +197,8 @@ async fn what_is_no_reply_is_named_and_judged() {
         assert_eq!(failure.is_ours(), is_ours, "{reason}");
         assert_eq!(failure.may_have_acted(), may_have_acted, "{reason}");
     }
-    let throttled = answered(|| {
-        (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response()
-    });
+    let throttled =
+        answered(|| (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response());
     assert_eq!(throttled.await.unwrap_err().retry_after(), Some(7));
 }
 
@@ -160,7 +207,9 @@ async fn a_refused_connection_is_the_upstream_s_and_reached_nobody() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
-    let failure = ask(&mk_active(&format!("http://{address}/mcp"))).await.unwrap_err();
+    let failure = ask(&mk_active(&format!("http://{address}/mcp")))
+        .await
+        .unwrap_err();
     assert_eq!(failure.reason(), "connect");
     assert!(!failure.is_ours() && !failure.may_have_acted());
 }
@@ -189,7 +238,10 @@ async fn many_callers_share_few_fetches_each_begun_after_what_it_vouches_for() {
             tokio::spawn(async move {
                 let arrived = Instant::now();
                 let contracts = &upstream.runtime.contracts;
-                let list = contracts.since(&upstream, &active.http, arrived).await.unwrap();
+                let list = contracts
+                    .since(&upstream, &active.http, arrived)
+                    .await
+                    .unwrap();
                 assert!(list.began >= arrived, "an older list was served");
                 assert!(list.tools.contains_key("echo"));
             })
@@ -220,11 +272,53 @@ async fn an_old_list_is_good_enough_for_a_call_that_says_so() {
     let active = mk_active(&format!("http://{address}/mcp"));
     let upstream = mk_upstream(&active);
     let contracts = &upstream.runtime.contracts;
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     for _ in 0..3 {
-        contracts.within(&upstream, &active.http, hour).await.unwrap();
+        contracts
+            .within(&upstream, &active.http, hour)
+            .await
+            .unwrap();
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    contracts.since(&upstream, &active.http, Instant::now()).await.unwrap();
+    contracts
+        .since(&upstream, &active.http, Instant::now())
+        .await
+        .unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_list_refused_for_our_credential_says_nothing_of_the_contract() {
+    let refused = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"token expired"}}"#;
+    for (status, is_ours) in [
+        (StatusCode::UNAUTHORIZED, true),
+        (StatusCode::FORBIDDEN, true),
+        (StatusCode::TOO_MANY_REQUESTS, true),
+        (StatusCode::OK, false),
+        (StatusCode::SERVICE_UNAVAILABLE, false),
+    ] {
+        let app = Router::new().route("/mcp", post(async move || (status, refused)));
+        let address = mk_server(app).await;
+        let active = mk_active(&format!("http://{address}/mcp"));
+        let upstream = mk_upstream(&active);
+        let contracts = &upstream.runtime.contracts;
+        let fetched = contracts.since(&upstream, &active.http, Instant::now());
+        let error = fetched.await.unwrap_err();
+        let found = matches!(error, super::contracts::Error::Ours(_));
+        assert_eq!(found, is_ours, "{status}: {error:?}");
+    }
+}
+
+#[test]
+fn a_task_is_told_to_stop_once_at_a_time() {
+    let cancels = Cancels::default();
+    let task = |name: &str| hangar_ledger::TaskId::try_from(name.to_owned()).unwrap();
+    let first = cancels.begin(&task("a")).unwrap();
+    assert!(cancels.begin(&task("a")).is_none());
+    assert!(cancels.begin(&task("b")).is_some());
+    drop(first);
+    let again: Vec<_> = (0..300)
+        .map(|n| cancels.begin(&task(&format!("t{n}"))))
+        .collect();
+    assert_eq!(again.iter().flatten().count(), super::MAX_CANCELS);
 }

@@ -90,7 +90,7 @@ fn every_command_but_a_birth_needs_an_entry() {
         Command::Drift { found: None },
         decline("k1"),
         Command::CancelRequested,
-        Command::Lost,
+        lost(0),
         Command::Due,
         Command::Confirm { claims: vec![] },
     ];
@@ -119,6 +119,31 @@ fn terminal_states_are_recorded_once() {
         }
         assert_eq!(task.entry().status(), status);
     }
+}
+
+/// Two polls run at once: the later one finds the end and is answered first. The answer of the
+/// earlier one was true when it was asked for, so it is no anomaly of the upstream.
+#[test]
+fn a_poll_that_was_overtaken_is_no_regression() {
+    for status in [Status::Working, Status::InputRequired] {
+        let mut task = Task::born();
+        task.one(sync(Status::Completed, 10), 20);
+        for began in [5, 20] {
+            let decision = task.one(sync(status, began), 30);
+            assert_eq!(
+                (decision.change, decision.events),
+                (Change::Unchanged, vec![])
+            );
+        }
+        assert_eq!(task.entry().status(), Status::Completed);
+        let refused = task.run(vec![sync(status, 21)], 30);
+        assert_eq!(refused.unwrap_err(), Refusal::Regression);
+    }
+    // Two ends of one task contradict each other in any order.
+    let mut task = Task::born();
+    task.one(sync(Status::Completed, 10), 20);
+    let refused = task.run(vec![sync(Status::Cancelled, 5)], 30);
+    assert_eq!(refused.unwrap_err(), Refusal::Regression);
 }
 
 #[test]
@@ -290,24 +315,40 @@ fn the_bound_contract_is_no_drift() {
 #[test]
 fn a_task_is_lost_after_two_answers_a_second_apart() {
     let mut task = Task::born();
-    let first = task.one(Command::Lost, 1000);
+    let first = task.one(lost(1000), 1000);
     assert!(matches!(first.change, Change::WriteBehind(_)));
-    assert_eq!(task.one(Command::Lost, 1999).change, Change::Unchanged);
+    assert_eq!(task.one(lost(1999), 1999).change, Change::Unchanged);
     // Found again: it starts anew.
     task.one(sync(Status::Working, 1999), 1999);
-    task.one(Command::Lost, 2500);
-    task.one(Command::Lost, 3499);
+    task.one(lost(2500), 2500);
+    task.one(lost(3499), 3499);
     assert_eq!(task.chain(), ["TaskCreated"]);
-    let decision = task.one(Command::Lost, 3500);
+    let decision = task.one(lost(3500), 3500);
     assert_eq!(decision.effects, []);
-    assert_eq!(task.one(Command::Lost, 9000).change, Change::Unchanged);
+    assert_eq!(task.one(lost(9000), 9000).change, Change::Unchanged);
+    assert_eq!(task.chain(), ["TaskCreated", "failed:upstream_lost"]);
+}
+
+/// Two polls of one moment were decided a second apart, because one answer was slow: together they
+/// say no more than one of them.
+#[test]
+fn lost_is_measured_between_polls_and_not_between_decisions() {
+    let mut task = Task::born();
+    task.one(lost(1000), 1000);
+    task.one(lost(1001), 4000);
+    assert_eq!(task.chain(), ["TaskCreated"]);
+    assert_eq!(task.entry().lost_since, Some(at(1000)));
+    // The poll that began first may be the one that is answered last.
+    let mut task = Task::born();
+    task.one(lost(2000), 2500);
+    task.one(lost(1000), 2600);
     assert_eq!(task.chain(), ["TaskCreated", "failed:upstream_lost"]);
 }
 
 #[test]
 fn past_its_ttl_one_answer_is_enough() {
     let mut task = Task::born();
-    task.one(Command::Lost, TTL + 1);
+    task.one(lost(TTL + 1), TTL + 1);
     assert_eq!(task.chain(), ["TaskCreated", "failed:upstream_lost"]);
 }
 
@@ -316,29 +357,30 @@ fn a_finished_task_that_is_lost_is_not_found() {
     for status in [Status::Completed, Status::Failed] {
         let mut task = Task::born();
         task.one(sync(status, 1), 1);
-        let refused = task.run(vec![Command::Lost], 5000);
+        let refused = task.run(vec![lost(5000)], 5000);
         assert_eq!(refused.unwrap_err(), Refusal::Gone);
         assert_eq!(task.entry().status(), status);
     }
     let mut cancelled = Task::born();
     cancelled.one(sync(Status::Cancelled, 1), 1);
-    assert_eq!(cancelled.one(Command::Lost, 5000).change, Change::Unchanged);
+    assert_eq!(cancelled.one(lost(5000), 5000).change, Change::Unchanged);
 }
 
 #[test]
 fn a_cancel_is_confirmed_by_a_poll_only() {
     let mut task = Task::born();
-    for ms in [1, 2] {
+    // The first may have been lost on its way: each request is passed on.
+    for ms in [1, 2, 3] {
         let decision = task.one(Command::CancelRequested, ms);
-        assert_eq!(decision.effects, [Effect::CancelUpstream]);
+        assert_eq!(decision.effects, [Effect::CancelUpstream], "request {ms}");
         assert_eq!(decision.events, []);
     }
     assert_eq!(task.entry().cancel_requested_at, Some(at(1)));
     let mut done = task.clone();
-    done.one(sync(Status::Completed, 3), 3);
+    done.one(sync(Status::Completed, 4), 4);
     assert_eq!(done.chain(), ["TaskCreated", "TaskCompleted"]);
-    task.one(sync(Status::Cancelled, 3), 3);
-    let again = task.one(Command::CancelRequested, 4);
+    task.one(sync(Status::Cancelled, 4), 4);
+    let again = task.one(Command::CancelRequested, 5);
     assert_eq!((again.change, again.effects), (Change::Unchanged, vec![]));
     assert_eq!(task.chain(), ["TaskCreated", "TaskCancelled"]);
 }

@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Vec<Command>> {
         1 => poll().prop_map(|poll| [poll, vec![Command::Drift { found: None }]].concat()),
         2 => Just(vec![Command::Drift { found: Some(mk_digest("contract")) }]),
         2 => Just(vec![Command::CancelRequested]),
-        2 => Just(vec![Command::Lost]),
+        2 => Just(vec![lost(0)]),
         2 => Just(vec![Command::Due]),
         1 => Just(vec![Command::Fail { cause: Cause::UpstreamProtocol }]),
         3 => Just(vec![register(mk_birth())]),
@@ -97,7 +97,7 @@ fn place(commands: &mut [Command], now: u64, ago: u64) {
     let then = at(now.saturating_sub(ago));
     for command in commands {
         match command {
-            Command::Sync { began, .. } => *began = then,
+            Command::Sync { began, .. } | Command::Lost { began } => *began = then,
             Command::Question(questions) => questions.began = then,
             Command::Claim { deadline, .. } => *deadline = deadline.plus(now),
             _ => {}

@@ -76,6 +76,27 @@ fn only_the_result_type_decides() {
 }
 
 #[test]
+fn a_nested_handle_is_none_beside_anything() {
+    for result_type in ["complete", "input_required", "task"] {
+        let both = format!(
+            r#"{{"resultType":"{result_type}","content":[],"task":{{"taskId":"x","status":"working"}}}}"#
+        );
+        assert!(
+            matches!(classify(&raw(&both)), Outcome::Invalid(Error::Nested)),
+            "{result_type}"
+        );
+    }
+    let polled_both = handle("").replace(r#""task""#, r#""complete""#).replace(
+        '}',
+        r#","task":{"taskId":"9f1c","status":"completed","result":{}}}"#,
+    );
+    assert_eq!(
+        polled(&raw(&polled_both), "9f1c").unwrap_err(),
+        Error::Nested
+    );
+}
+
+#[test]
 fn handles_that_are_none() {
     let long = "t".repeat(MAX_TASK_ID_BYTES + 1);
     let fits = "t".repeat(MAX_TASK_ID_BYTES);

@@ -71,7 +71,10 @@ fn an_address_inside_another_needs_both_to_be_permitted() {
     assert!(!permits(&["64:ff9b::/96"], &[], inside));
     assert!(!permits(&["127.0.0.1"], &["64:ff9b::/96"], inside));
     assert!(!permits(&[], &["10.0.0.0/8"], "64:ff9b::10.1.2.3"));
-    assert!(permits(&["::1"], &["0.0.0.1"], "::1"), "no IPv4 address is in it");
+    assert!(
+        permits(&["::1"], &["0.0.0.1"], "::1"),
+        "no IPv4 address is in it"
+    );
 }
 
 #[test]

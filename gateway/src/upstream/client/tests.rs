@@ -26,7 +26,12 @@ async fn a_literal_address_is_judged_by_the_client_itself() {
     listener.set_nonblocking(true).unwrap();
     let port = listener.local_addr().unwrap().port();
     let strict = mk_client(&[]);
-    for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "[64:ff9b::7f00:1]"] {
+    for host in [
+        "127.0.0.1",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+        "[64:ff9b::7f00:1]",
+    ] {
         let refused = strict
             .send(mk_request(&format!("http://{host}:{port}/mcp")))
             .await

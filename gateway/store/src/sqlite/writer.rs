@@ -5,12 +5,15 @@
 //!   Ready ---------------------------------> Broken: every request fails closed
 //!     ^                                        |
 //!     +----------------------------------------+
-//!       file reopened, verified once, and a probe committed
+//!       file reopened, verified once, and a probe committed, by a thread of its own
 //! ```
-//! A failed batch is never tried again: its callers were told that nothing of it is durable.
+//! A failed batch is never tried again: its callers were told that nothing of it is durable. While
+//! the file is verified, which may take minutes, requests are refused at once.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -64,6 +67,14 @@ struct Outage {
     verified: bool,
     wait: Duration,
     next: Instant,
+    /// The attempt that runs.
+    attempt: Option<Receiver<Attempt>>,
+}
+
+/// How an attempt to recover ended.
+struct Attempt {
+    outcome: Result<Connection, Error>,
+    verified: bool,
 }
 
 /// What a request came to within a batch.
@@ -81,6 +92,8 @@ const BATCH: usize = 512;
 const BEHIND: usize = 4096;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How often a running attempt is looked at.
+const LOOK: Duration = Duration::from_millis(20);
 
 // === impl Writer ===
 
@@ -155,7 +168,10 @@ impl Thread {
             batch.extend(self.queue.try_iter().take(BATCH - 1));
             self.handle(batch);
         }
-        self.handle(Vec::new());
+        // A broken store has nothing to write with, and no time left to recover.
+        if matches!(self.state, State::Ready(_)) {
+            self.handle(Vec::new());
+        }
     }
 
     /// The next request; tries to recover while it waits. None: the store is closed.
@@ -164,7 +180,10 @@ impl Thread {
             match &self.state {
                 State::Ready(_) => return self.queue.recv().ok(),
                 State::Broken(outage) => {
-                    let wait = outage.next.saturating_duration_since(Instant::now());
+                    let wait = match outage.attempt {
+                        Some(_) => LOOK,
+                        None => outage.next.saturating_duration_since(Instant::now()),
+                    };
                     match self.queue.recv_timeout(wait) {
                         Ok(request) => return Some(request),
                         Err(RecvTimeoutError::Disconnected) => return None,
@@ -176,11 +195,7 @@ impl Thread {
     }
 
     fn handle(&mut self, batch: Vec<Request>) {
-        if let State::Broken(outage) = &self.state
-            && outage.next <= Instant::now()
-        {
-            self.recover();
-        }
+        self.recover();
         match &mut self.state {
             State::Broken(outage) => refuse(batch, outage.reason),
             State::Ready(connection) => {
@@ -209,24 +224,39 @@ impl Thread {
             verified: false,
             wait: FIRST_WAIT,
             next: Instant::now() + FIRST_WAIT,
+            attempt: None,
         });
     }
 
+    /// Starts an attempt that is due, or takes the outcome of the one that runs. Never waits.
     fn recover(&mut self) {
         let State::Broken(outage) = &mut self.state else {
             return;
         };
-        match reopen(&self.options, outage) {
+        let Some(attempt) = &outage.attempt else {
+            if outage.next <= Instant::now() {
+                outage.try_again(&self.options);
+            }
+            return;
+        };
+        let ended = match attempt.try_recv() {
+            Ok(ended) => ended,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Attempt {
+                outcome: Err(Error::Closed),
+                verified: false,
+            },
+        };
+        outage.attempt = None;
+        outage.verified = ended.verified;
+        match ended.outcome {
             Ok(connection) => {
                 tracing::info!("ledger store recovered");
                 self.state = State::Ready(connection);
                 *lock(&self.shared.health) = Health::Ok;
             }
             Err(error) => {
-                outage.reason = error.reason();
-                outage.wait = (outage.wait * 2).min(LONGEST_WAIT);
-                outage.next = Instant::now() + outage.wait;
-                tracing::warn!(reason = outage.reason, "ledger store is not back");
+                outage.postpone(&error);
                 if let Health::Degraded { reason, .. } = &mut *lock(&self.shared.health) {
                     *reason = outage.reason;
                 }
@@ -235,12 +265,41 @@ impl Thread {
     }
 }
 
+// === impl Outage ===
+
+impl Outage {
+    /// An attempt that is still running when the store closes ends by itself: it only verifies.
+    fn try_again(&mut self, options: &Options) {
+        let (done, attempt) = sync_channel(1);
+        let (options, mut verified) = (options.clone(), self.verified);
+        let started = std::thread::Builder::new()
+            .name("ledger-recovery".to_owned())
+            .spawn(move || {
+                let outcome = reopen(&options, &mut verified);
+                if done.send(Attempt { outcome, verified }).is_err() {
+                    tracing::debug!("the store was closed before it recovered");
+                }
+            });
+        match started {
+            Ok(_) => self.attempt = Some(attempt),
+            Err(error) => self.postpone(&Error::Thread(error)),
+        }
+    }
+
+    fn postpone(&mut self, error: &Error) {
+        self.reason = error.reason();
+        self.wait = (self.wait * 2).min(LONGEST_WAIT);
+        self.next = Instant::now() + self.wait;
+        tracing::warn!(reason = self.reason, "ledger store is not back");
+    }
+}
+
 /// Opens the file afresh; it counts once its structure holds and something can be committed.
-fn reopen(options: &Options, outage: &mut Outage) -> Result<Connection, Error> {
+fn reopen(options: &Options, verified: &mut bool) -> Result<Connection, Error> {
     let connection = schema::open(&options.path)?;
-    if !outage.verified {
+    if !*verified {
         schema::check(&connection)?;
-        outage.verified = true;
+        *verified = true;
     }
     write::probe(&connection, (options.clock)()).map_err(Error::Sqlite)?;
     Ok(connection)
@@ -255,7 +314,7 @@ fn commit(
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Behind first: what waited longer must not undo the commits of this batch.
     for write in behind.values() {
-        write::apply_behind(&transaction, write)?;
+        one_behind(&mut transaction, write)?;
     }
     let mut answers = Vec::with_capacity(batch.len());
     for request in batch {
@@ -272,6 +331,22 @@ fn commit(
     }
     transaction.commit()?;
     Ok(answers)
+}
+
+/// A hint that cannot be written is dropped: nobody waits for it, and others must not sink with it.
+fn one_behind(
+    transaction: &mut rusqlite::Transaction<'_>,
+    write: &Transaction,
+) -> rusqlite::Result<()> {
+    let mut savepoint = transaction.savepoint()?;
+    match write::apply_behind(&savepoint, write) {
+        Err(error) if is_of_the_request(&error) => {
+            tracing::warn!(%error, "a write behind is dropped");
+            savepoint.rollback()?;
+        }
+        other => other?,
+    }
+    savepoint.commit()
 }
 
 fn one(connection: &Connection, request: &Request) -> rusqlite::Result<Answer> {

@@ -1,0 +1,370 @@
+//! The checks that every request climbs: their order, what each refuses, and what goes upstream.
+
+#![cfg(test)]
+
+use hangar_tests::client::{Client, Reply};
+use hangar_tests::envelope::{Capabilities, Envelope, TASKS};
+use hangar_tests::manifests::Manifest;
+use hangar_tests::scripted::{Answer, mk_tool, tools};
+use hangar_tests::stack::{ALICE, CAROL, Stack};
+use hangar_tests::wait;
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+
+/// More than the default bound of a body.
+const OVER_BOUND: usize = (4 << 20) + 1;
+
+async fn start() -> (Stack, Client) {
+    let stack = Stack::start().await.unwrap();
+    let alice = stack.client(ALICE);
+    (stack, alice)
+}
+
+fn outcome(reply: &Reply) -> (u16, i64) {
+    (reply.status.as_u16(), reply.error_code().unwrap())
+}
+
+fn headers(envelope: &Envelope) -> Vec<(String, String)> {
+    envelope.headers().to_vec()
+}
+
+/// Behaviour case 31.
+#[tokio::test]
+async fn the_first_failing_check_answers() {
+    let (stack, alice) = start().await;
+    let carol = stack.client(CAROL);
+    let nobody = stack.gateway.client_of("default", "reports");
+    let task = carol.start_task("slow", json!({})).await.unwrap();
+    let seen = stack.upstream.seen().len();
+
+    // Each request is wrong in every later way too, as far as one request can be.
+    let mismatch = Envelope::get(&task)
+        .without_header("mcp-name")
+        .header("mcp-name", "another")
+        .capabilities(Capabilities::None)
+        .meta(VERSION, json!("2025-11-25"));
+    let fat = Bytes::from(vec![b'['; OVER_BOUND]);
+    let reply = nobody.post(&headers(&mismatch), fat.clone()).await.unwrap();
+    assert_eq!(outcome(&reply), (401, -31009), "authentication");
+    let reply = alice.post(&headers(&mismatch), fat).await.unwrap();
+    assert_eq!(outcome(&reply), (413, -31010), "bound of the body");
+    let batch = Bytes::from([b"[", &mismatch.body()[..], b"]"].concat());
+    let reply = alice.post(&headers(&mismatch), batch).await.unwrap();
+    assert_eq!(outcome(&reply), (400, -32600), "shape of the body");
+    let reply = alice
+        .send(&mismatch.clone().without_meta(CAPABILITIES))
+        .await
+        .unwrap();
+    assert_eq!(outcome(&reply), (400, -32602), "envelope");
+    let reply = alice.send(&mismatch).await.unwrap();
+    assert_eq!(outcome(&reply), (400, -32020), "header agreement");
+    let era = Envelope::get(&task)
+        .without_header("mcp-protocol-version")
+        .header("mcp-protocol-version", "2025-11-25")
+        .meta(VERSION, json!("2025-11-25"))
+        .capabilities(Capabilities::None);
+    let reply = alice.send(&era).await.unwrap();
+    assert_eq!(outcome(&reply), (400, -32022), "era");
+    let undeclared = Envelope::get(&task).capabilities(Capabilities::None);
+    let reply = alice.send(&undeclared).await.unwrap();
+    assert_eq!(outcome(&reply), (400, -32021), "capability");
+    let reply = alice.get(&task).await.unwrap();
+    assert_eq!(outcome(&reply), (200, -32602), "ownership");
+    assert_eq!(stack.upstream.seen().len(), seen, "nothing went upstream");
+}
+
+/// Behaviour case 31: header limits come before anybody is asked who they are.
+#[tokio::test]
+async fn headers_over_the_bound_are_refused_first() {
+    let (stack, _) = start().await;
+    let nobody = stack.gateway.client_of("default", "reports");
+    let fat = Envelope::get("any").header("x-fat", &"a".repeat(80 << 10));
+    let reply = nobody.send(&fat).await.unwrap();
+    assert_eq!(reply.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    let mut many = Envelope::get("any");
+    for number in 0..120 {
+        many = many.header(&format!("x-{number}"), "a");
+    }
+    let reply = nobody.send(&many).await.unwrap();
+    assert_eq!(reply.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+}
+
+/// Behaviour case 31: the rate comes after authentication and before the body.
+#[tokio::test]
+async fn a_tenant_over_its_rate_is_refused_before_its_body_is_read() {
+    let slow = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
+        Some("acme") => object
+            .set("/spec/limits/requestsPerSecond", json!(1))
+            .set("/spec/limits/burst", json!(1)),
+        _ => object,
+    };
+    let stack = Stack::start_with(slow).await.unwrap();
+    let (alice, carol) = (stack.client(ALICE), stack.client(CAROL));
+    let list = Envelope::new("tools/list", json!({}));
+    let garbage = Bytes::from_static(b"[");
+    let limited = wait::eventually("over the rate", async || {
+        let reply = alice.post(&headers(&list), garbage.clone()).await?;
+        wait::same(&reply.status.as_u16(), &429)?;
+        Ok(reply)
+    })
+    .await
+    .unwrap();
+    assert_eq!(limited.error_code().unwrap(), -31005);
+    assert!(limited.header("retry-after").is_some());
+    let stranger = alice.with_key("unknown-key-0123456789");
+    let reply = stranger.send(&list).await.unwrap();
+    assert_eq!(outcome(&reply), (401, -31009));
+    // Another tenant's rate is its own.
+    carol.list_tools().await.unwrap().result().unwrap();
+}
+
+/// Behaviour case 32.
+#[tokio::test]
+async fn the_name_header_may_be_absent_or_encoded_and_never_different() {
+    let (stack, alice) = start().await;
+    let task = alice.start_task("slow", json!({})).await.unwrap();
+    let bare = || Envelope::get(&task).without_header("mcp-name");
+    alice.send(&bare()).await.unwrap().result().unwrap();
+    let encoded = format!("=?base64?{}?=", base64(task.as_bytes()));
+    let reply = alice.send(&bare().header("mcp-name", &encoded)).await;
+    reply.unwrap().result().unwrap();
+    // The header of the upstream leg is made anew.
+    let gets = stack.upstream.seen_of("tasks/get");
+    assert_eq!(gets.len(), 2);
+    for get in gets {
+        assert_eq!(get.header("mcp-name"), Some(task.as_str()));
+    }
+
+    let other = format!("=?base64?{}?=", base64(b"another"));
+    let method = || Envelope::get(&task).header("mcp-method", "tasks/get");
+    let version = Envelope::get(&task).header("mcp-protocol-version", "2026-07-28");
+    for wrong in [
+        bare().header("mcp-name", "another"),
+        bare().header("mcp-name", &other),
+        bare().header("mcp-name", "=?base64?%%%?="),
+        Envelope::get(&task).header("mcp-name", &task),
+        method(),
+        version,
+        Envelope::get(&task).without_header("mcp-method"),
+        Envelope::get(&task)
+            .without_header("mcp-method")
+            .header("mcp-method", "tasks/cancel"),
+        Envelope::get(&task).without_header("mcp-protocol-version"),
+        Envelope::call("echo", json!({})).without_header("mcp-name"),
+    ] {
+        let reply = alice.send(&wrong).await.unwrap();
+        assert_eq!(outcome(&reply), (400, -32020), "{wrong:?}");
+    }
+    assert_eq!(stack.upstream.count("tasks/get"), 2);
+}
+
+/// Behaviour case 33.
+#[tokio::test]
+async fn follow_ups_without_the_extension_name_what_is_required() {
+    let (stack, alice) = start().await;
+    let task = alice.start_task("slow", json!({})).await.unwrap();
+    let seen = stack.upstream.seen().len();
+    for envelope in [
+        Envelope::get(&task),
+        Envelope::update(&task, &json!({"name": {"action": "accept"}})),
+        Envelope::cancel(&task),
+    ] {
+        let undeclared = envelope.capabilities(Capabilities::None);
+        let reply = alice.send(&undeclared).await.unwrap();
+        assert_eq!(outcome(&reply), (400, -32021));
+        let message = reply.message().unwrap();
+        let required = &message["error"]["data"]["requiredCapabilities"];
+        assert!(required["extensions"][TASKS].is_object(), "{message}");
+    }
+    assert_eq!(stack.upstream.seen().len(), seen);
+}
+
+/// Behaviour case 34.
+#[tokio::test]
+async fn methods_that_were_removed_or_are_not_built_are_unknown() {
+    let (stack, alice) = start().await;
+    let task = alice.start_task("slow", json!({})).await.unwrap();
+    let seen = stack.upstream.seen().len();
+    for method in ["tasks/list", "tasks/result", "subscriptions/listen", "x/y"] {
+        let envelope = Envelope::new(method, json!({"taskId": task}));
+        let reply = alice.send(&envelope).await.unwrap();
+        assert_eq!(outcome(&reply), (404, -32601), "{method}");
+    }
+    assert_eq!(stack.upstream.seen().len(), seen);
+}
+
+/// Behaviour case 35: two readers must never take one body for two requests.
+#[tokio::test]
+async fn duplicate_keys_are_refused_at_every_inspected_level() {
+    let (stack, alice) = start().await;
+    let meta = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{"extensions":{{}}}}"#);
+    let params = format!(r#""name":"echo","arguments":{{}},"_meta":{{{meta}}}"#);
+    let whole = |params: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params}}}}}"#)
+    };
+    let good = whole(&params);
+    let call = Envelope::call("echo", json!({}));
+    let send = async |body: String| alice.post(&headers(&call), body.into()).await.unwrap();
+    send(good.clone()).await.result().unwrap();
+    let escaped = r#""na\u006de":"slow","#;
+    for (body, code) in [
+        (good.replacen(r#""id":1"#, r#""id":1,"id":2"#, 1), -32600),
+        (
+            good.replacen(r#""method""#, r#""method":"x","method""#, 1),
+            -32600,
+        ),
+        (whole(&format!(r#""name":"slow",{params}"#)), -32602),
+        (whole(&format!("{escaped}{params}")), -32602),
+        (
+            good.replacen(r#""_meta":{"#, &format!(r#""_meta":{{"{VERSION}":"x","#), 1),
+            -32602,
+        ),
+        (
+            good.replacen(r#":{"extensions""#, r#":{"extensions":{},"extensions""#, 1),
+            -32602,
+        ),
+    ] {
+        assert_ne!(body, good);
+        assert_eq!(outcome(&send(body.clone()).await), (400, code), "{body}");
+    }
+    // Arguments are the tool's business, and pass as they came.
+    let arguments = r#""arguments":{"text":"a","text":"b"}"#;
+    let body = good.replacen(r#""arguments":{}"#, arguments, 1);
+    send(body).await.result().unwrap();
+    let seen = stack.upstream.seen_of("tools/call");
+    assert_eq!(seen.len(), 2);
+    assert!(seen[1].contains(arguments));
+}
+
+/// Behaviour case 35.
+#[tokio::test]
+async fn depth_size_and_batches_have_a_bound() {
+    let (stack, alice) = start().await;
+    let nested = |depth: usize| {
+        // The message, its params and the arguments are three levels.
+        let (open, close) = ("[".repeat(depth - 3), "]".repeat(depth - 3));
+        let body = Envelope::call("echo", json!({"deep": "HERE"})).body();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        body.replace("\"HERE\"", &format!("{open}{close}"))
+    };
+    let call = Envelope::call("echo", json!({}));
+    let send = async |body: Vec<u8>| alice.post(&headers(&call), body.into()).await.unwrap();
+    send(nested(64).into()).await.result().unwrap();
+    assert_eq!(outcome(&send(nested(65).into()).await), (400, -32600));
+    assert_eq!(outcome(&send(nested(500_000).into()).await), (400, -32600));
+    let batch = [b"[", &call.body()[..], b"]"].concat();
+    assert_eq!(outcome(&send(batch).await), (400, -32600));
+    assert_eq!(outcome(&send(b"[]".to_vec()).await), (400, -32600));
+    assert_eq!(outcome(&send(b"{".to_vec()).await), (400, -32700));
+    let fat = Envelope::call("echo", json!({"text": "a".repeat(OVER_BOUND)}));
+    assert_eq!(outcome(&send(fat.body().to_vec()).await), (413, -31010));
+    assert_eq!(stack.upstream.count("tools/call"), 1);
+}
+
+/// Behaviour case 36.
+#[tokio::test]
+async fn the_upstream_gets_the_routing_headers_and_nothing_of_the_clients() {
+    let (stack, alice) = start().await;
+    let mut listed = tools();
+    let region = json!({"region": {"type": "string", "x-mcp-header": "Region"}});
+    listed.push(mk_tool("placed", "Runs somewhere.", &region));
+    stack.upstream.set_tools(listed);
+    stack.upstream.script("tools/call", |_| {
+        Answer::result(&json!({"resultType": "complete", "content": []}))
+    });
+    let call = Envelope::call("placed", json!({"region": "eu"}))
+        .header("mcp-param-region", "eu")
+        .header("mcp-param-other", "smuggled")
+        .header("x-of-the-client", "smuggled")
+        .header("cookie", "smuggled");
+    alice.send(&call).await.unwrap().result().unwrap();
+    let seen = stack.upstream.seen_of("tools/call").remove(0);
+    assert_eq!(seen.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(seen.header("mcp-method"), Some("tools/call"));
+    assert_eq!(seen.header("mcp-name"), Some("placed"));
+    assert_eq!(seen.header("mcp-param-region"), Some("eu"));
+    assert!(!seen.contains("smuggled"));
+    assert!(!seen.contains(ALICE));
+
+    let differs = Envelope::call("placed", json!({"region": "eu"}));
+    let wrong = differs.clone().header("mcp-param-region", "us");
+    for wrong in [wrong, differs] {
+        let reply = alice.send(&wrong).await.unwrap();
+        assert_eq!(outcome(&reply), (400, -32020));
+    }
+
+    stack.upstream.unscript("tools/call");
+    let task = alice.start_task("slow", json!({})).await.unwrap();
+    alice.get(&task).await.unwrap().result().unwrap();
+    alice.cancel(&task).await.unwrap().result().unwrap();
+    for method in ["tasks/get", "tasks/cancel"] {
+        let seen = stack.upstream.seen_of(method).remove(0);
+        assert_eq!(seen.header("mcp-method"), Some(method));
+        assert_eq!(seen.header("mcp-name"), Some(task.as_str()));
+        assert_eq!(seen.header("mcp-protocol-version"), Some("2026-07-28"));
+        assert_eq!(members(&seen.params()), ["_meta", "taskId"]);
+    }
+}
+
+/// Behaviour case 37.
+#[tokio::test]
+async fn rpc_errors_are_read_under_any_status() {
+    let (stack, alice) = start().await;
+    let error = r#"{"code":-32055, "message":"no \u0061","data":{"x":1.50}}"#;
+    for status in [200, 202, 400, 401, 403, 404, 409, 500, 503] {
+        let answer = Answer::error_with(-32055, "no", &json!({"x": 1}))
+            .status(StatusCode::from_u16(status).unwrap());
+        stack.upstream.enqueue("tools/call", answer);
+        let reply = alice.call("echo", json!({})).await.unwrap();
+        assert_eq!(reply.error_code().unwrap(), -32055, "{status}");
+        // Byte for byte, whatever its status.
+        let text = alice_id(error);
+        let raw = Answer::raw(text.clone()).status(StatusCode::from_u16(status).unwrap());
+        stack.upstream.enqueue("tools/call", raw);
+        let reply = alice.call("echo", json!({})).await.unwrap();
+        assert_eq!(reply.body, text.as_bytes(), "{status}");
+    }
+    // Without one, a bad status is an upstream that cannot be asked.
+    let page = Answer::raw("<html>").status(StatusCode::BAD_GATEWAY);
+    stack.upstream.enqueue("tools/call", page);
+    let reply = alice.call("echo", json!({})).await.unwrap();
+    assert_eq!(reply.error_code().unwrap(), -31001);
+}
+
+/// A message with the id that envelopes have.
+fn alice_id(error: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)
+}
+
+fn members(object: &Value) -> Vec<&str> {
+    object
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let word = chunk
+            .iter()
+            .chain([0, 0].iter())
+            .take(3)
+            .fold(0_usize, |word, byte| word << 8 | usize::from(*byte));
+        for place in 0..4 {
+            if place <= chunk.len() {
+                out.push(char::from(DIGITS[word >> (18 - 6 * place) & 63]));
+            } else {
+                out.push('=');
+            }
+        }
+    }
+    out
+}
