@@ -347,7 +347,7 @@ pub struct UpstreamLimits {
     #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,8}(Ki|Mi|Gi)?$')")
         .message("use a size above zero, as 512Ki, 16Mi or 1Gi"))]
     pub max_response_bytes: Option<String>,
-    /// Requests in flight, of each gateway pod. Default: 256.
+    /// Requests in flight, of each gateway pod; of several tenants each has half of them at most. Default: 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub max_concurrent: Option<i32>,

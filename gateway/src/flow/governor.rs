@@ -238,7 +238,8 @@ impl Governor {
                 Effect::InputRequired => {
                     let birth = after.as_ref().map(|entry| &entry.birth).or(known.as_ref());
                     if let Some(birth) = birth {
-                        let labels = [self.tenant(&birth.owner), &birth.upstream];
+                        let tenant = self.tenant(&birth.owner);
+                        let labels = [tenant, self.active.upstream_label(tenant, &birth.upstream)];
                         let input_required = &self.gateway.metrics.input_required;
                         input_required.with_label_values(&labels).inc();
                     }
@@ -255,7 +256,8 @@ impl Governor {
 
     fn count_event(&self, event: &Event, entry: Option<&Entry>) {
         let metrics = &self.gateway.metrics;
-        let (tenant, upstream) = (self.tenant(&event.owner), event.upstream.as_str());
+        let tenant = self.tenant(&event.owner);
+        let upstream = self.active.upstream_label(tenant, &event.upstream);
         let pair = [tenant, upstream];
         let kind = event.detail.as_str();
         metrics.events.with_label_values(&[kind]).inc();

@@ -71,11 +71,7 @@ pub fn count_failure(call: &Call<'_>, reason: &str) {
     call.gateway
         .metrics
         .registration_failures
-        .with_label_values(&[
-            &call.caller.tenant.object.tenant,
-            &call.upstream.label,
-            reason,
-        ])
+        .with_label_values(&[&call.caller.tenant.object.tenant, &call.grant.label, reason])
         .inc();
 }
 
@@ -122,7 +118,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         .await
     {
         Ok(_) => {
-            let labels = [section.tenant_label(), &section.upstream.label];
+            let labels = [section.tenant_label(), &section.grant.label];
             section
                 .governor
                 .gateway
@@ -160,7 +156,7 @@ fn count(section: &Section, reason: &str) {
         .gateway
         .metrics
         .registration_failures
-        .with_label_values(&[section.tenant_label(), &section.upstream.label, reason])
+        .with_label_values(&[section.tenant_label(), &section.grant.label, reason])
         .inc();
 }
 

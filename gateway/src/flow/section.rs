@@ -109,7 +109,7 @@ impl Section {
     pub fn count_refusal(&self, method: Method, reason: &str) {
         let labels = [
             self.tenant_label(),
-            &self.upstream.label,
+            &self.grant.label,
             method.as_str(),
             reason,
         ];

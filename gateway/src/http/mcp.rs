@@ -14,15 +14,16 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::any;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use hangar_relay::envelope::{self, Message};
 use hangar_relay::headers::{Routing, TaskName};
 use hangar_relay::json;
 use hangar_relay::method::{self, Method};
 use hangar_relay::params::Params;
 use hangar_relay::wire::{Kind, WireError};
+use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 
 use super::rescue;
@@ -54,6 +55,9 @@ enum Route {
 pub const CORRELATION: &str = "hangar-correlation-id";
 
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// What is read of a body after its request was refused.
+const LINGER_BYTES: usize = 16 << 20;
+const LINGER: Duration = Duration::from_secs(2);
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 pub fn router(gateway: Arc<Gateway>) -> Router {
@@ -86,11 +90,13 @@ async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Respon
         method: "none",
         id: None,
     };
-    let answer = match climb(&gateway, &route, request, &mut trail).await {
+    let (head, mut body) = request.into_parts();
+    let answer = match climb(&gateway, &route, &head, &mut body, &mut trail).await {
         Ok(answer) => answer,
         Err(error) => Answer::refused(trail.id.as_deref(), &error),
     };
     report(&gateway, &trail, &answer, started);
+    discard(body).await;
     drop(inflight);
     respond(answer, &trail.correlation)
 }
@@ -98,10 +104,10 @@ async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Respon
 async fn climb(
     gateway: &Arc<Gateway>,
     route: &Route,
-    request: Request,
+    head: &Parts,
+    body: &mut Body,
     trail: &mut Trail,
 ) -> Result<Answer, WireError> {
-    let (head, body) = request.into_parts();
     if head.method != http::Method::POST {
         return Ok(Answer::method_not_allowed());
     }
@@ -140,7 +146,7 @@ async fn climb(
         return Err(WireError::missing_tasks());
     }
     let (grant, upstream) = resolve(&active, &caller, route)?;
-    trail.upstream.clone_from(&upstream.label);
+    trail.upstream.clone_from(&grant.label);
     let call = Call {
         gateway,
         active: &active,
@@ -204,7 +210,7 @@ fn bearer(credential: &HeaderValue) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !key.is_empty()).then_some(key)
 }
 
-async fn read_body(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes, WireError> {
+async fn read_body(headers: &HeaderMap, body: &mut Body, most: usize) -> Result<Bytes, WireError> {
     let is_json = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -213,11 +219,50 @@ async fn read_body(headers: &HeaderMap, body: Body, most: usize) -> Result<Bytes
     if !is_json {
         return Err(Kind::UnsupportedMediaType.into());
     }
-    match tokio::time::timeout(BODY_TIMEOUT, Limited::new(body, most).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Kind::BodyTooLarge.into()),
-        Ok(Err(_)) | Err(_) => Err(Kind::InvalidRequest.into()),
+    tokio::time::timeout(BODY_TIMEOUT, collect(body, most))
+        .await
+        .unwrap_or_else(|_| Err(Kind::InvalidRequest.into()))
+}
+
+/// A body of one frame, the usual case, is never copied.
+async fn collect(body: &mut Body, most: usize) -> Result<Bytes, WireError> {
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Kind::InvalidRequest)?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let size = first.as_ref().map_or(rest.len(), Bytes::len) + data.len();
+        if size > most {
+            return Err(Kind::BodyTooLarge.into());
+        }
+        if first.is_none() && rest.is_empty() {
+            first = Some(data);
+            continue;
+        }
+        if let Some(first) = first.take() {
+            rest.extend_from_slice(&first);
+        }
+        rest.extend_from_slice(&data);
     }
+    Ok(first.unwrap_or_else(|| rest.freeze()))
+}
+
+/// Reads on what a refused client still sends, within bounds: one that is cut off in the middle of
+/// its body may never see the answer.
+async fn discard(mut body: Body) {
+    let mut left = LINGER_BYTES;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            let size = frame.data_ref().map_or(0, Bytes::len);
+            match left.checked_sub(size) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(LINGER, reading).await;
 }
 
 /// A request of the older eras begins with `initialize` and has no envelope: it is told which
