@@ -70,7 +70,7 @@ impl Metrics {
             tasks_completed: build.counters("hangar_tasks_completed_total", "Tasks that completed.", PAIR)?,
             tasks_failed: build.counters("hangar_tasks_failed_total", "Tasks that failed, by reason.", &["tenant", "upstream", "reason"])?,
             tasks_cancelled: build.counters("hangar_tasks_cancelled_total", "Tasks whose cancellation the upstream confirmed.", PAIR)?,
-            input_required: build.counters("hangar_task_input_required_total", "Questions first shown to someone who may answer.", PAIR)?,
+            input_required: build.counters("hangar_task_input_required_total", "Tasks that came to ask for input.", PAIR)?,
             consent_decisions: build.counters("hangar_task_consent_decisions_total", "Recorded answers to questions.", &["tenant", "upstream", "decision", "reason"])?,
             digest_drift: build.counters("hangar_task_digest_drift_total", "Tasks whose tool contract was no longer the one bound at birth, or unverifiable.", PAIR)?,
             registration_failures: build.counters("hangar_task_registration_failures_total", "Tasks that an upstream made and that were not given out.", &["tenant", "upstream", "reason"])?,

@@ -123,7 +123,7 @@ impl Metrics {
             source_errors: counters(
                 &registry,
                 "operator_source_errors_total",
-                "Failed watches and folder scans by kind.",
+                "Failed watches by kind.",
                 &["kind"],
             )?,
             registry,

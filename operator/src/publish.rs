@@ -50,11 +50,15 @@ pub enum Error {
     Serialize(#[from] serde_json::Error),
     #[error("the current configuration cannot be read back")]
     ReadBack,
+    #[error("a gateway says that it holds configuration {held}, which no operator can have made")]
+    Implausible { held: Term },
 }
 
 /// Configurations whose object digests are remembered, so that a gateway that is a few behind
 /// still counts for the objects that did not change.
 const RECENT: usize = 8;
+/// Beyond any count of starts.
+const MAX_EPOCH: Epoch = Epoch(1 << 48);
 
 // === impl Error ===
 
@@ -66,6 +70,7 @@ impl Error {
             Self::Wire(_) => "wire",
             Self::Serialize(_) => "serialize",
             Self::ReadBack => "read_back",
+            Self::Implausible { .. } => "implausible",
         }
     }
 }
@@ -129,8 +134,11 @@ impl Publisher {
         if supersedes(&current.held, &held) {
             return Ok(());
         }
-        let above = held.term.epoch.0.checked_add(1);
-        let at_least = Epoch(above.ok_or(epoch::Error::Exhausted)?);
+        // A number that no count of starts reaches: raising to it would use epochs up for good.
+        if held.term.epoch > MAX_EPOCH {
+            return Err(Error::Implausible { held: held.term });
+        }
+        let at_least = Epoch(held.term.epoch.0 + 1);
         let next = Term {
             epoch: self.epochs.raise(at_least).await?,
             generation: term.generation,

@@ -1,11 +1,12 @@
 //! `hangar-operator run`: wires the parts and waits for them.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use hangar_operator_core::Settings;
 use hangar_wire::AddressRules;
@@ -36,7 +37,7 @@ use crate::serve::{Transport, bind, serve};
 use crate::source::Source;
 use crate::source::folder::Folder;
 use crate::source::kubernetes::Kubernetes;
-use crate::state::StateDir;
+use crate::state::{self, StateDir};
 use crate::status::cluster::ClusterWriter;
 use crate::status::folder::{self as folder_status, FolderWriter};
 use crate::status::{Book, Reporter, Writer};
@@ -62,6 +63,8 @@ pub enum Error {
     Token(#[from] token::Error),
     #[error("cannot prepare TLS")]
     Tls(#[from] rustls::Error),
+    #[error("cannot use the state folder")]
+    State(#[from] state::Error),
     #[error("cannot take an epoch")]
     Publish(#[from] publish::Error),
     #[error("cannot reach a cluster; give --manifests DIR to run without one")]
@@ -78,6 +81,8 @@ struct Mode {
     authority: pki::Authority,
     authenticator: Authenticator,
     policy_namespaces: Option<BTreeSet<String>>,
+    /// Keeps other operators out of the state folder.
+    lock: Option<File>,
 }
 
 /// What both modes are built upon.
@@ -131,6 +136,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         authority,
         authenticator,
         policy_namespaces,
+        lock: _lock,
     } = mode;
     let Shared { fleet, book, .. } = shared;
     let serving = Serving::new(authority, SystemTime::now())?;
@@ -150,7 +156,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         book,
         writer,
         metrics: metrics.clone(),
-        started: Instant::now(),
+        since: OnceLock::new(),
     };
     let push = push::router(Push {
         authenticator,
@@ -233,6 +239,7 @@ impl Error {
             Self::Pki(_) => "pki",
             Self::Token(_) => "token",
             Self::Tls(_) => "tls",
+            Self::State(_) => "state",
             Self::Publish(_) => "publish",
             Self::Cluster(_) => "cluster",
             Self::Ended(_) => "ended",
@@ -245,6 +252,7 @@ impl Error {
             Self::Listen(_)
             | Self::Pki(_)
             | Self::Token(_)
+            | Self::State(_)
             | Self::Publish(_)
             | Self::Cluster(_) => 2,
             Self::Runtime(_) | Self::Metrics(_) | Self::Tls(_) | Self::Ended(_) => 1,
@@ -270,6 +278,10 @@ impl Listeners {
     }
 }
 
+/// An API server that accepts and never answers must not hold anybody for ever; a watch ends within
+/// this time by itself.
+const READ_TIMEOUT: Duration = Duration::from_mins(5);
+
 // === impl Mode ===
 
 impl Mode {
@@ -289,8 +301,9 @@ impl Mode {
         let given = (!policy_namespaces.is_empty()).then_some(policy_namespaces);
         match manifests {
             Some(root) => {
-                let folder = Folder::new(root, namespaces, metrics.clone());
-                Self::folder(folder, StateDir::new(state_dir), given, metrics)
+                let state = StateDir::new(state_dir);
+                let folder = Folder::new(root, namespaces, state.clone(), metrics.clone());
+                Self::folder(folder, state, given, metrics)
             }
             None => Self::cluster(namespaces, given, metrics).await,
         }
@@ -302,6 +315,7 @@ impl Mode {
         policy_namespaces: Option<BTreeSet<String>>,
         metrics: Metrics,
     ) -> Result<(Self, Shared), Error> {
+        let lock = state.lock()?;
         let shared = Shared {
             fleet: Fleet::new(),
             book: Arc::new(folder_status::load(&state)),
@@ -314,6 +328,7 @@ impl Mode {
             epochs: Box::new(FolderEpoch::new(state.clone())),
             writer: Box::new(FolderWriter::new(state, shared.metrics.clone())),
             policy_namespaces,
+            lock: Some(lock),
         };
         Ok((mode, shared))
     }
@@ -323,7 +338,7 @@ impl Mode {
         policy_namespaces: Option<BTreeSet<String>>,
         metrics: Metrics,
     ) -> Result<(Self, Shared), Error> {
-        let client = kube::Client::try_default()
+        let client = connect()
             .await
             .map_err(|error| Error::Cluster(Box::new(error)))?;
         let own = client.default_namespace().to_owned();
@@ -348,6 +363,7 @@ impl Mode {
             epochs: Box::new(ClusterEpoch::new(client.clone(), &own)),
             writer: Box::new(ClusterWriter::new(client, shared.metrics.clone())),
             policy_namespaces: policy_namespaces.or_else(|| Some([own].into())),
+            lock: None,
         };
         Ok((mode, shared))
     }
@@ -385,4 +401,12 @@ impl Parts {
         }
         result
     }
+}
+
+async fn connect() -> kube::Result<kube::Client> {
+    let mut config = kube::Config::infer()
+        .await
+        .map_err(kube::Error::InferConfig)?;
+    config.read_timeout = Some(READ_TIMEOUT);
+    kube::Client::try_from(config)
 }

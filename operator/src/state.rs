@@ -1,6 +1,6 @@
 //! The state folder of folder mode: small files, each written whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    #[error("--state-dir {path} is in use by another operator")]
+    InUse { path: PathBuf },
 }
 
 // === impl Error ===
@@ -44,6 +46,7 @@ impl Error {
         match self {
             Self::Read { .. } => "read",
             Self::Write { .. } => "write",
+            Self::InUse { .. } => "in_use",
         }
     }
 }
@@ -53,10 +56,6 @@ impl Error {
 impl StateDir {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Content of a file; `None` where there is no such file.
@@ -72,6 +71,41 @@ impl StateDir {
     /// As [`Self::read`]; also `None` where the file is no text.
     pub fn read_text(&self, name: &str) -> Result<Option<String>, Error> {
         Ok(self.read(name)?.and_then(|b| String::from_utf8(b).ok()))
+    }
+
+    /// Removes a file; one that is not there is fine.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Write { path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the folder for this process, as long as the result lives.
+    pub fn lock(&self) -> Result<File, Error> {
+        let path = self.path.join("lock");
+        let open = || {
+            fs::create_dir_all(&self.path)?;
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+        };
+        let file = open().map_err(|source| Error::Write {
+            path: path.clone(),
+            source,
+        })?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(TryLockError::WouldBlock) => Err(Error::InUse {
+                path: self.path.clone(),
+            }),
+            Err(TryLockError::Error(source)) => Err(Error::Write { path, source }),
+        }
     }
 
     /// Replaces a file.

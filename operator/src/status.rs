@@ -8,7 +8,7 @@ pub mod folder;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -62,8 +62,8 @@ pub struct Reporter {
     pub book: Arc<Book>,
     pub writer: Box<dyn Writer>,
     pub metrics: Metrics,
-    /// When this process began to judge.
-    pub started: Instant,
+    /// When this process had its first configuration.
+    pub since: OnceLock<Instant>,
 }
 
 const DEBOUNCE: Duration = Duration::from_millis(50);
@@ -154,7 +154,8 @@ impl Reporter {
     /// What differs, conditions first, with as many counts as one pass may write.
     fn updates(&self, verdicts: &Verdicts, fleet: &FleetView, now: Timestamp) -> Vec<Update> {
         let mut updates = Vec::new();
-        let settling = self.started.elapsed() < SETTLE && self.fleet.awaits();
+        let since = self.since.get_or_init(Instant::now);
+        let settling = since.elapsed() < SETTLE && self.fleet.awaits();
         for (key, verdict) in verdicts.iter() {
             let known = self.book.get(key);
             let previous = known.as_ref().map_or(&[][..], Status::conditions);

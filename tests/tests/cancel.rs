@@ -31,7 +31,7 @@ fn ack() -> Answer {
     Answer::result(&json!({"resultType": "complete"}))
 }
 
-/// Behaviour case 77, whatever the upstream says to it.
+/// Whatever the upstream says to it.
 #[tokio::test]
 async fn any_cancel_is_acknowledged_empty() {
     let (stack, alice, task) = start_task().await;
@@ -56,7 +56,7 @@ async fn any_cancel_is_acknowledged_empty() {
     assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
-/// Behaviour case 78: requested is not cancelled.
+/// Requested is not cancelled.
 #[tokio::test]
 async fn a_cancel_is_recorded_when_a_poll_confirms_it() {
     let (stack, alice, task) = start_task().await;
@@ -77,7 +77,7 @@ async fn a_cancel_is_recorded_when_a_poll_confirms_it() {
     assert_eq!(events, ["TaskCreated", "TaskCancelled"]);
 }
 
-/// Behaviour case 78: the upstream owns the race.
+/// The upstream owns the race.
 #[tokio::test]
 async fn a_task_that_completes_all_the_same_delivers_its_result() {
     let (stack, alice, task) = start_task().await;
@@ -90,7 +90,7 @@ async fn a_task_that_completes_all_the_same_delivers_its_result() {
     assert_eq!(events, ["TaskCreated", "TaskCompleted"]);
 }
 
-/// Behaviour case 77: passed on once, as the client's request and nothing else.
+/// Passed on once, as the client's request and nothing else.
 #[tokio::test]
 async fn a_cancel_is_passed_on_once() {
     let (stack, alice, task) = start_task().await;
@@ -110,7 +110,6 @@ fn cancels_of(stack: &Stack, task: &str) -> usize {
     cancels.iter().filter(|seen| of_task(seen.params())).count()
 }
 
-/// Behaviour case 80.
 #[tokio::test]
 async fn a_cancelled_task_can_still_be_read() {
     let (stack, alice, task) = start_task().await;
@@ -124,7 +123,6 @@ async fn a_cancelled_task_can_still_be_read() {
     assert_eq!(served["status"], "cancelled");
 }
 
-/// Behaviour case 81.
 #[tokio::test]
 async fn a_cancel_twice_or_too_late_adds_nothing() {
     let (stack, alice, task) = start_task().await;
@@ -152,7 +150,7 @@ async fn a_cancel_twice_or_too_late_adds_nothing() {
     assert_eq!(stack.count(CANCELLED, &[]).await.unwrap(), 1);
 }
 
-/// Behaviour case 81: on an upstream that is gone.
+/// On an upstream that is gone.
 #[tokio::test]
 async fn a_cancel_without_an_upstream_is_acknowledged() {
     let (stack, alice, task) = start_task().await;

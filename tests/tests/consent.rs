@@ -59,7 +59,6 @@ async fn assert_failed(client: &Client, task: &str, reason: &str) {
     assert_eq!(failed["error"]["data"]["reason"], reason);
 }
 
-/// Behaviour case 63.
 #[tokio::test]
 async fn an_accept_is_relayed_byte_for_byte_and_recorded_with_its_principal() {
     let (stack, alice, task) = asked().await;
@@ -89,7 +88,6 @@ async fn an_accept_is_relayed_byte_for_byte_and_recorded_with_its_principal() {
     assert_eq!(verdict["relay"], "confirmed");
 }
 
-/// Behaviour case 64.
 #[tokio::test]
 async fn one_answer_many_times_at_once_is_relayed_once() {
     let (stack, alice, task) = asked().await;
@@ -113,7 +111,7 @@ async fn one_answer_many_times_at_once_is_relayed_once() {
     assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 1);
 }
 
-/// Behaviour case 64: what comes while the first is on its way does not wait for it, not even a no.
+/// What comes while the first is on its way does not wait for it, not even a no.
 #[tokio::test]
 async fn an_answer_that_is_on_its_way_is_the_answer() {
     let (stack, alice, task) = asked().await;
@@ -139,7 +137,7 @@ async fn an_answer_that_is_on_its_way_is_the_answer() {
     );
 }
 
-/// Behaviour cases 65 and 66: whatever is no yes ends the task, with its reason.
+/// Whatever is no yes ends the task, with its reason.
 #[tokio::test]
 async fn what_is_no_yes_is_a_decline_with_a_reason() {
     let cases = [
@@ -177,7 +175,6 @@ async fn what_is_no_yes_is_a_decline_with_a_reason() {
     assert_eq!(stack.upstream.count("tasks/update"), 0);
 }
 
-/// Behaviour case 66.
 #[tokio::test]
 async fn what_answers_nothing_is_acknowledged_and_ignored() {
     let (stack, alice, task) = asked().await;
@@ -204,7 +201,6 @@ async fn what_answers_nothing_is_acknowledged_and_ignored() {
     assert_eq!(stack.events(&working).await.unwrap(), ["TaskCreated"]);
 }
 
-/// Behaviour case 67.
 #[tokio::test]
 async fn of_two_questions_each_has_its_own_answer() {
     let (stack, alice, task) = start().await;
@@ -225,7 +221,7 @@ async fn of_two_questions_each_has_its_own_answer() {
     assert_eq!(keys(1), json!({"name": yes()}));
 }
 
-/// Behaviour case 65: a yes beside a no is not relayed.
+/// A yes beside a no is not relayed.
 #[tokio::test]
 async fn one_decline_relays_nothing_of_its_update() {
     let (stack, alice, task) = start().await;
@@ -239,7 +235,7 @@ async fn one_decline_relays_nothing_of_its_update() {
     assert_eq!(stack.count(DECISIONS, &accepted).await.unwrap(), 0);
 }
 
-/// Behaviour case 68, found by the poll and found by the update.
+/// Found by the poll and found by the update.
 #[tokio::test]
 async fn another_question_under_the_same_key_ends_the_task() {
     for answers in [false, true] {
@@ -262,7 +258,7 @@ async fn another_question_under_the_same_key_ends_the_task() {
     }
 }
 
-/// Behaviour case 68: what was never shown cannot have been agreed to.
+/// What was never shown cannot have been agreed to.
 #[tokio::test]
 async fn an_answer_to_a_question_that_was_never_shown_is_not_relayed() {
     let (stack, alice, task) = start().await;
@@ -272,7 +268,6 @@ async fn an_answer_to_a_question_that_was_never_shown_is_not_relayed() {
     assert_eq!(stack.count(DECISIONS, &accepted).await.unwrap(), 0);
 }
 
-/// Behaviour case 69.
 #[tokio::test]
 async fn a_used_key_never_asks_anything_else() {
     // Two questions, so that the task goes on after the first answer.
@@ -301,7 +296,6 @@ async fn a_used_key_never_asks_anything_else() {
     );
 }
 
-/// Behaviour case 70.
 #[tokio::test]
 async fn a_question_that_nobody_answers_expires() {
     let brief = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -321,7 +315,7 @@ async fn a_question_that_nobody_answers_expires() {
     );
 }
 
-/// Behaviour case 70: an answer that comes too late, without a poll in between.
+/// An answer that comes too late, without a poll in between.
 #[tokio::test]
 async fn an_answer_after_the_question_expired_is_not_relayed() {
     let brief = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -341,7 +335,6 @@ async fn an_answer_after_the_question_expired_is_not_relayed() {
     assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 0);
 }
 
-/// Behaviour case 72.
 #[tokio::test]
 async fn a_definite_refusal_releases_the_answer() {
     let (stack, alice, task) = asked().await;
@@ -365,7 +358,7 @@ async fn a_definite_refusal_releases_the_answer() {
     assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 1);
 }
 
-/// Behaviour case 73: the upstream took it, and nobody heard so.
+/// The upstream took it, and nobody heard so.
 #[tokio::test]
 async fn a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
     let (stack, alice, task) = asked().await;
@@ -385,7 +378,7 @@ async fn a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
     );
 }
 
-/// Behaviour case 73: the upstream did not take it, or so it seems.
+/// The upstream did not take it, or so it seems.
 #[tokio::test]
 async fn after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
     let stack = Stack::start().await.unwrap();
@@ -415,7 +408,7 @@ async fn after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
     }
 }
 
-/// Behaviour cases 82, 84 and 95: the gateway dies while it relays an answer.
+/// The gateway dies while it relays an answer.
 #[tokio::test]
 async fn an_accept_survives_kill_9_in_the_middle_of_its_relay() {
     let (mut stack, alice, task) = asked().await;
@@ -442,7 +435,7 @@ async fn an_accept_survives_kill_9_in_the_middle_of_its_relay() {
     );
 }
 
-/// Behaviour case 96: nobody waits for the acknowledgement any more.
+/// Nobody waits for the acknowledgement any more.
 #[tokio::test]
 async fn an_accept_is_recorded_when_its_client_is_gone() {
     let (stack, alice, task) = asked().await;
@@ -470,7 +463,7 @@ async fn an_accept_is_recorded_when_its_client_is_gone() {
     assert!(export.contains(r#""relay":"confirmed""#), "{export}");
 }
 
-/// Behaviour case 63: who may answer need not see the outcome.
+/// Who may answer need not see the outcome.
 #[tokio::test]
 async fn who_may_only_answer_sees_questions_and_no_outcome() {
     let tenant = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -506,7 +499,6 @@ async fn who_may_only_answer_sees_questions_and_no_outcome() {
     assert_eq!(stack.upstream.count("tasks/cancel"), 0);
 }
 
-/// Behaviour case 74.
 #[tokio::test]
 async fn a_question_that_the_policy_does_not_allow_is_never_shown() {
     let sampling = json!({"inputRequests": {"name": {
@@ -543,7 +535,6 @@ async fn a_question_that_the_policy_does_not_allow_is_never_shown() {
     }
 }
 
-/// Behaviour case 75.
 #[tokio::test]
 async fn an_answer_needs_the_capability_of_its_question() {
     let stack = Stack::start().await.unwrap();
@@ -564,7 +555,7 @@ async fn an_answer_needs_the_capability_of_its_question() {
     assert_eq!(stack.count(DECISIONS, &labels).await.unwrap(), 1);
 }
 
-/// Behaviour case 76: the drift is found while the update still looks at the question.
+/// The drift is found while the update still looks at the question.
 #[tokio::test]
 async fn drift_wins_against_an_answer_on_its_way() {
     let (stack, alice, task) = asked().await;
@@ -597,7 +588,7 @@ async fn drift_wins_against_an_answer_on_its_way() {
     );
 }
 
-/// Behaviour cases 76 and 95: the answer was on its way when the drift was found.
+/// The answer was on its way when the drift was found.
 #[tokio::test]
 async fn drift_during_the_relay_leaves_the_accept_on_the_chain() {
     let (stack, alice, task) = asked().await;

@@ -51,7 +51,6 @@ fn list(tools: &str) -> Answer {
 /// A contract with everything that counts, spelled plainly.
 const PLAIN: &str = r#"{"name":"slow","title":"Slow","description":"Takes its time","inputSchema":{"type":"object","properties":{"n":{"type":"number","maximum":10}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"icons":[{"src":"https://a.test/i.png"}],"x":null,"execution":{"taskSupport":"optional"}}"#;
 
-/// Behaviour case 52.
 #[tokio::test]
 async fn a_contract_is_its_meaning_and_not_its_spelling() {
     let (stack, alice) = start().await;
@@ -104,7 +103,6 @@ async fn a_contract_is_its_meaning_and_not_its_spelling() {
     }
 }
 
-/// Behaviour cases 53, 54 and 55.
 #[tokio::test]
 async fn drift_is_recorded_once_and_for_good() {
     let (stack, alice) = start().await;
@@ -133,7 +131,7 @@ async fn drift_is_recorded_once_and_for_good() {
     assert_eq!(stack.count(COMPLETED, &[]).await.unwrap(), 0);
 }
 
-/// Behaviour case 56: the contract changes while the answer is on its way.
+/// The contract changes while the answer is on its way.
 #[tokio::test]
 async fn a_change_behind_the_upstreams_answer_is_caught() {
     let (stack, alice) = start().await;
@@ -153,7 +151,7 @@ async fn a_change_behind_the_upstreams_answer_is_caught() {
     poll.await.unwrap();
 }
 
-/// Behaviour case 56: a list that was asked for before the answer came vouches for nothing.
+/// A list that was asked for before the answer came vouches for nothing.
 #[tokio::test]
 async fn a_list_that_began_before_the_answer_vouches_for_nothing() {
     let (stack, alice) = start().await;
@@ -185,7 +183,7 @@ async fn a_list_that_began_before_the_answer_vouches_for_nothing() {
     listing.await.unwrap().unwrap();
 }
 
-/// Behaviour case 96: drift is latched though nobody waits for it any more.
+/// Drift is latched though nobody waits for it any more.
 #[tokio::test]
 async fn drift_is_latched_when_its_client_is_gone() {
     let (stack, alice) = start().await;
@@ -210,7 +208,6 @@ async fn drift_is_latched_when_its_client_is_gone() {
     assert_drifted(&alice, &task).await;
 }
 
-/// Behaviour case 57.
 #[tokio::test]
 async fn drift_withholds_questions_and_errors_too() {
     let (stack, alice) = start().await;
@@ -240,7 +237,7 @@ async fn drift_withholds_questions_and_errors_too() {
     }
 }
 
-/// Behaviour case 94: an end that was delivered is not rewritten, and delivered no more.
+/// An end that was delivered is not rewritten, and delivered no more.
 #[tokio::test]
 async fn drift_after_the_end_withholds_without_a_second_outcome() {
     let (stack, alice) = start().await;
@@ -263,7 +260,7 @@ async fn drift_after_the_end_withholds_without_a_second_outcome() {
     assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 0);
 }
 
-/// Behaviour case 58: the upstream fails its list, or answers something else.
+/// The upstream fails its list, or answers something else.
 #[tokio::test]
 async fn a_list_that_fails_three_times_counts_as_drift() {
     assert_unseen(vec![
@@ -276,7 +273,7 @@ async fn a_list_that_fails_three_times_counts_as_drift() {
     .await;
 }
 
-/// Behaviour case 58: the list lacks the tool, is malformed, or its pages never end.
+/// The list lacks the tool, is malformed, or its pages never end.
 #[tokio::test]
 async fn a_list_that_shows_no_contract_three_times_counts_as_drift() {
     let tool = mk_tool("paged", "On a page.", &json!({}));
@@ -309,7 +306,7 @@ async fn assert_unseen(answers: Vec<Answer>) {
     }
 }
 
-/// Behaviour case 58: it is looked at again before anything is concluded.
+/// It is looked at again before anything is concluded.
 #[tokio::test]
 async fn a_list_that_fails_twice_is_looked_at_a_third_time() {
     let (stack, alice) = start().await;
@@ -322,7 +319,7 @@ async fn a_list_that_fails_twice_is_looked_at_a_third_time() {
     assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 0);
 }
 
-/// Behaviour case 58: an upstream that asks for patience does not fail anybody's task.
+/// An upstream that asks for patience does not fail anybody's task.
 #[tokio::test]
 async fn a_list_that_is_throttled_withholds_and_concludes_nothing() {
     let (stack, alice) = start().await;
@@ -339,7 +336,6 @@ async fn a_list_that_is_throttled_withholds_and_concludes_nothing() {
     alice.until(&task, "completed").await.unwrap();
 }
 
-/// Behaviour case 59.
 #[tokio::test]
 async fn a_wrong_pin_refuses_the_first_call_and_every_later_one() {
     let wrong = format!("sha256:{}", "0".repeat(64));
@@ -369,7 +365,6 @@ async fn a_wrong_pin_refuses_the_first_call_and_every_later_one() {
     assert_eq!(names, ["ask", "echo"]);
 }
 
-/// Behaviour cases 60 and 61.
 #[tokio::test]
 async fn a_task_keeps_the_contract_that_it_was_born_with() {
     let stack = Stack::start_with(|object| pinning(object, &json!({"mode": "Disabled"})))
@@ -427,7 +422,6 @@ async fn digest_of(stack: &Stack, task: &str) -> String {
     format!("sha256:{}", digest.trim_start_matches("sha256:"))
 }
 
-/// Behaviour case 62.
 #[tokio::test]
 async fn many_polls_at_once_share_their_lists() {
     const POLLS: usize = 200;

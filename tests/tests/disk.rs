@@ -90,7 +90,7 @@ impl Small {
     }
 }
 
-/// Behaviour cases 18 and 92, with a disk that is really full.
+/// With a disk that is really full.
 #[tokio::test]
 async fn a_full_disk_gives_no_handle_and_recovers_by_itself() {
     let small = Small::start().await;
@@ -165,7 +165,7 @@ async fn give_until_refused(client: &Client) -> Vec<String> {
     given
 }
 
-/// Behaviour case 92: no decision is handed out that is not on the chain.
+/// No decision is handed out that is not on the chain.
 #[tokio::test]
 async fn a_result_waits_for_a_disk_that_takes_its_event() {
     let small = Small::start().await;

@@ -32,7 +32,6 @@ fn headers(envelope: &Envelope) -> Vec<(String, String)> {
     envelope.headers().to_vec()
 }
 
-/// Behaviour case 31.
 #[tokio::test]
 async fn the_first_failing_check_answers() {
     let (stack, alice) = start().await;
@@ -77,7 +76,7 @@ async fn the_first_failing_check_answers() {
     assert_eq!(stack.upstream.seen().len(), seen, "nothing went upstream");
 }
 
-/// Behaviour case 31: header limits come before anybody is asked who they are.
+/// Header limits come before anybody is asked who they are.
 #[tokio::test]
 async fn headers_over_the_bound_are_refused_first() {
     let (stack, _) = start().await;
@@ -93,7 +92,7 @@ async fn headers_over_the_bound_are_refused_first() {
     assert_eq!(reply.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
 }
 
-/// Behaviour case 31: the rate comes after authentication and before the body.
+/// The rate comes after authentication and before the body.
 #[tokio::test]
 async fn a_tenant_over_its_rate_is_refused_before_its_body_is_read() {
     let slow = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -122,7 +121,6 @@ async fn a_tenant_over_its_rate_is_refused_before_its_body_is_read() {
     carol.list_tools().await.unwrap().result().unwrap();
 }
 
-/// Behaviour case 32.
 #[tokio::test]
 async fn the_name_header_may_be_absent_or_encoded_and_never_different() {
     let (stack, alice) = start().await;
@@ -162,7 +160,6 @@ async fn the_name_header_may_be_absent_or_encoded_and_never_different() {
     assert_eq!(stack.upstream.count("tasks/get"), 2);
 }
 
-/// Behaviour case 33.
 #[tokio::test]
 async fn follow_ups_without_the_extension_name_what_is_required() {
     let (stack, alice) = start().await;
@@ -183,7 +180,6 @@ async fn follow_ups_without_the_extension_name_what_is_required() {
     assert_eq!(stack.upstream.seen().len(), seen);
 }
 
-/// Behaviour case 34.
 #[tokio::test]
 async fn methods_that_were_removed_or_are_not_built_are_unknown() {
     let (stack, alice) = start().await;
@@ -197,7 +193,7 @@ async fn methods_that_were_removed_or_are_not_built_are_unknown() {
     assert_eq!(stack.upstream.seen().len(), seen);
 }
 
-/// Behaviour case 35: two readers must never take one body for two requests.
+/// Two readers must never take one body for two requests.
 #[tokio::test]
 async fn duplicate_keys_are_refused_at_every_inspected_level() {
     let (stack, alice) = start().await;
@@ -240,7 +236,6 @@ async fn duplicate_keys_are_refused_at_every_inspected_level() {
     assert!(seen[1].contains(arguments));
 }
 
-/// Behaviour case 35.
 #[tokio::test]
 async fn depth_size_and_batches_have_a_bound() {
     let (stack, alice) = start().await;
@@ -265,7 +260,6 @@ async fn depth_size_and_batches_have_a_bound() {
     assert_eq!(stack.upstream.count("tools/call"), 1);
 }
 
-/// Behaviour case 36.
 #[tokio::test]
 async fn the_upstream_gets_the_routing_headers_and_nothing_of_the_clients() {
     let (stack, alice) = start().await;
@@ -310,7 +304,6 @@ async fn the_upstream_gets_the_routing_headers_and_nothing_of_the_clients() {
     }
 }
 
-/// Behaviour case 37.
 #[tokio::test]
 async fn rpc_errors_are_read_under_any_status() {
     let (stack, alice) = start().await;

@@ -49,7 +49,6 @@ async fn refused(client: &Client, task: &str) -> (i64, Value) {
     (code, message["error"]["data"]["status"].take())
 }
 
-/// Behaviour case 38.
 #[tokio::test]
 async fn a_working_task_is_served_as_its_upstream_tells_it() {
     let (stack, alice, task) = start_task().await;
@@ -88,7 +87,6 @@ async fn a_working_task_is_served_as_its_upstream_tells_it() {
     assert!(kept.get("statusMessage").is_none() && kept.get("x").is_none());
 }
 
-/// Behaviour cases 39, 43 and 44.
 #[tokio::test]
 async fn a_result_is_served_byte_for_byte_and_counted_once() {
     let (stack, alice, task) = start_task().await;
@@ -116,7 +114,6 @@ async fn a_result_is_served_byte_for_byte_and_counted_once() {
     );
 }
 
-/// Behaviour case 41.
 #[tokio::test]
 async fn an_upstream_that_fails_changes_nothing() {
     let (stack, alice, task) = start_task().await;
@@ -162,7 +159,6 @@ async fn an_upstream_that_fails_changes_nothing() {
     );
 }
 
-/// Behaviour case 41.
 #[tokio::test]
 async fn a_silent_upstream_and_a_closed_one_are_answered_for_in_time() {
     let (stack, alice, task) = start_task().await;
@@ -184,7 +180,6 @@ async fn a_silent_upstream_and_a_closed_one_are_answered_for_in_time() {
     assert_eq!(ended.count(FAILED, &[]).unwrap(), 0);
 }
 
-/// Behaviour case 42.
 #[tokio::test]
 async fn a_lost_task_fails_once() {
     let (stack, alice, task) = start_task().await;
@@ -208,7 +203,7 @@ async fn a_lost_task_fails_once() {
     assert_eq!(stack.upstream.count("tasks/cancel"), 0);
 }
 
-/// Behaviour case 42: past its time to live once is enough.
+/// Past its time to live once is enough.
 #[tokio::test]
 async fn a_task_that_is_unknown_past_its_time_is_lost_at_once() {
     let (stack, alice) = start().await;
@@ -223,7 +218,6 @@ async fn a_task_that_is_unknown_past_its_time_is_lost_at_once() {
     assert_eq!(failed["error"]["data"]["reason"], "upstream_lost");
 }
 
-/// Behaviour case 45.
 #[tokio::test]
 async fn a_failure_of_the_upstream_is_served_with_its_error() {
     let (stack, alice, task) = start_task().await;
@@ -244,7 +238,6 @@ async fn a_failure_of_the_upstream_is_served_with_its_error() {
     assert_eq!(stack.count(FAILED, &reason).await.unwrap(), 1);
 }
 
-/// Behaviour case 45.
 #[tokio::test]
 async fn a_cancel_of_the_upstreams_own_is_recorded_once() {
     let (stack, alice, task) = start_task().await;
@@ -262,7 +255,6 @@ async fn a_cancel_of_the_upstreams_own_is_recorded_once() {
     assert_eq!(stack.count(CANCELLED, &[]).await.unwrap(), 1);
 }
 
-/// Behaviour case 46.
 #[tokio::test]
 async fn a_terminal_state_is_final() {
     let (stack, alice, task) = start_task().await;
@@ -290,7 +282,6 @@ async fn a_terminal_state_is_final() {
     );
 }
 
-/// Behaviour case 46.
 #[tokio::test]
 async fn a_cancelled_task_stays_cancelled() {
     let (stack, alice, task) = start_task().await;
@@ -307,7 +298,6 @@ async fn a_cancelled_task_stays_cancelled() {
     );
 }
 
-/// Behaviour case 47.
 #[tokio::test]
 async fn a_payload_that_is_missing_or_stray_is_a_breach_of_the_protocol() {
     let (stack, alice, task) = start_task().await;
@@ -356,7 +346,7 @@ async fn a_payload_that_is_missing_or_stray_is_a_breach_of_the_protocol() {
     assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
-/// Behaviour case 47: nesting without end is no way to stop the gateway.
+/// Nesting without end is no way to stop the gateway.
 #[tokio::test]
 async fn deep_nesting_of_an_upstream_stops_nothing() {
     let (stack, alice, task) = start_task().await;
@@ -390,7 +380,6 @@ async fn deep_nesting_of_an_upstream_stops_nothing() {
     alice.until(&task, "completed").await.unwrap();
 }
 
-/// Behaviour case 48.
 #[tokio::test]
 async fn an_answer_about_another_task_ends_this_one() {
     let (stack, alice, task) = start_task().await;
@@ -411,7 +400,6 @@ async fn an_answer_about_another_task_ends_this_one() {
     );
 }
 
-/// Behaviour case 49.
 #[tokio::test]
 async fn a_tool_that_was_withdrawn_keeps_its_output_to_itself() {
     let (stack, alice) = start().await;
@@ -439,7 +427,7 @@ async fn a_tool_that_was_withdrawn_keeps_its_output_to_itself() {
     stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
 }
 
-/// Behaviour cases 50 and 85: polls keep a task, and nothing else does.
+/// Polls keep a task, and nothing else does.
 #[tokio::test]
 async fn a_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
     let brief = |object: Manifest| match object.value()["kind"].as_str() {
@@ -501,7 +489,7 @@ async fn a_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
     alice.until(&again, "working").await.unwrap();
 }
 
-/// Behaviour case 42: unknown once is not lost, and not `working` either.
+/// Unknown once is not lost, and not `working` either.
 #[tokio::test]
 async fn a_task_that_is_unknown_once_is_unavailable() {
     let (stack, alice, task) = start_task().await;

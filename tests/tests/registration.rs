@@ -35,7 +35,7 @@ fn without(mut value: Value, member: &str) -> Value {
     value
 }
 
-/// Behaviour case 17: the chain has the birth before the client has the handle.
+/// The chain has the birth before the client has the handle.
 #[tokio::test]
 async fn a_handle_that_was_given_is_on_the_chain_once() {
     let (stack, alice) = start().await;
@@ -50,7 +50,6 @@ async fn a_handle_that_was_given_is_on_the_chain_once() {
     assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
-/// Behaviour case 19.
 #[tokio::test]
 async fn a_malformed_handle_is_refused_counted_and_not_logged() {
     let (stack, alice) = start().await;
@@ -89,7 +88,6 @@ async fn a_malformed_handle_is_refused_counted_and_not_logged() {
     assert!(!written.contains(canary));
 }
 
-/// Behaviour case 20.
 #[tokio::test]
 async fn a_handle_without_a_time_to_live_is_unlimited() {
     let (stack, alice) = start().await;
@@ -116,7 +114,7 @@ async fn a_handle_without_a_time_to_live_is_unlimited() {
     }
 }
 
-/// Behaviour case 21, as far as one era goes: what hides a task is no answer of a tool.
+/// What hides a task is no answer of a tool.
 #[tokio::test]
 async fn a_task_without_result_type_or_in_disguise_is_refused_and_cancelled() {
     let (stack, alice) = start().await;
@@ -145,7 +143,6 @@ async fn a_task_without_result_type_or_in_disguise_is_refused_and_cancelled() {
     }
 }
 
-/// Behaviour case 22.
 #[tokio::test]
 async fn only_a_tool_call_makes_a_task() {
     let (stack, alice) = start().await;
@@ -177,7 +174,6 @@ async fn only_a_tool_call_makes_a_task() {
     );
 }
 
-/// Behaviour case 23.
 #[tokio::test]
 async fn a_caller_without_tasks_is_told_so_and_does_not_wait_for_the_cancel() {
     let (stack, alice) = start().await;
@@ -204,7 +200,6 @@ async fn a_caller_without_tasks_is_told_so_and_does_not_wait_for_the_cancel() {
     assert_eq!(stack.upstream.count("tasks/cancel"), 1);
 }
 
-/// Behaviour cases 10 and 24.
 #[tokio::test]
 async fn a_colliding_id_changes_nothing_and_is_never_cancelled() {
     let (stack, alice) = start().await;
@@ -257,7 +252,6 @@ async fn a_colliding_id_changes_nothing_and_is_never_cancelled() {
     );
 }
 
-/// Behaviour cases 7 and 9.
 #[tokio::test]
 async fn one_id_of_two_upstreams_is_two_tasks() {
     let stack = Stack::start().await.unwrap();
@@ -308,7 +302,7 @@ async fn one_id_of_two_upstreams_is_two_tasks() {
     assert_eq!(foreign.error_code().unwrap(), -32602);
 }
 
-/// Behaviour case 8: what no entry can have is refused before the ledger is asked.
+/// What no entry can have is refused before the ledger is asked.
 #[tokio::test]
 async fn an_empty_or_overlong_task_id_is_invalid() {
     let (stack, alice) = start().await;
@@ -328,7 +322,6 @@ async fn an_empty_or_overlong_task_id_is_invalid() {
     assert_eq!(stack.upstream.seen().len(), seen);
 }
 
-/// Behaviour case 28.
 #[tokio::test]
 async fn without_relay_no_task_is_born_and_old_ones_go_on() {
     let (stack, alice) = start().await;
@@ -379,7 +372,6 @@ fn no_relay(object: Manifest) -> Manifest {
     }
 }
 
-/// Behaviour case 29.
 #[tokio::test]
 async fn a_quota_refuses_and_evicts_nobody() {
     let two = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -420,7 +412,7 @@ async fn a_quota_refuses_and_evicts_nobody() {
     stack.operator.programmed(REPORTS).await.unwrap();
 }
 
-/// Behaviour case 29: many at once do not pass the quota between them.
+/// Many at once do not pass the quota between them.
 #[tokio::test]
 async fn a_quota_holds_against_calls_at_the_same_time() {
     let three = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
@@ -457,7 +449,6 @@ async fn a_quota_holds_against_calls_at_the_same_time() {
     assert_eq!(stack.count("hangar_tasks_live", &[]).await.unwrap(), 3);
 }
 
-/// Behaviour case 30.
 #[tokio::test]
 async fn what_a_caller_declares_is_of_that_request_alone() {
     let (stack, alice) = start().await;

@@ -40,7 +40,6 @@ fn series(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// Behaviour case 91.
 #[tokio::test]
 async fn what_a_caller_or_an_upstream_invents_makes_no_series() {
     let stack = Stack::start().await.unwrap();
@@ -91,7 +90,7 @@ async fn what_a_caller_or_an_upstream_invents_makes_no_series() {
     assert!(stack.count("hangar_requests_total", &other).await.unwrap() >= 12);
 }
 
-/// Behaviour case 91: one event, one count.
+/// One event, one count.
 #[tokio::test]
 async fn each_event_increments_exactly_its_counter() {
     let stack = Stack::start().await.unwrap();
@@ -156,7 +155,6 @@ async fn each_event_increments_exactly_its_counter() {
     assert_eq!(stack.count("hangar_tasks_live", &[]).await.unwrap(), 0);
 }
 
-/// Behaviour case 98.
 #[tokio::test]
 async fn no_word_of_an_upstream_or_a_caller_is_left_anywhere() {
     let stack = Stack::start().await.unwrap();

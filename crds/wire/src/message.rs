@@ -23,8 +23,8 @@ pub const TOKEN_AUDIENCE: &str = "hangar.dev/push";
 /// Longest time that an operator holds a subscription, in seconds, before it answers "nothing newer".
 pub const HOLD_SECONDS: u64 = 50;
 
-/// Largest body of a [`Subscribe`], in bytes.
-pub const MAX_REQUEST_BYTES: usize = 1 << 20;
+/// Largest body of a [`Subscribe`], in bytes: rejections of 10,000 objects fit.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// `reason` of a [`Refused`] from an operator that does not lead: ask another address.
 pub const REASON_NOT_LEADER: &str = "NotLeader";

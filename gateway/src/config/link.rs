@@ -65,7 +65,9 @@ const MAX_UPDATE_BYTES: usize = 128 << 20;
 impl Link {
     pub fn new(operator: &Uri, ca: PathBuf, token: PathBuf) -> Result<Self, Error> {
         let mut parts = operator.clone().into_parts();
-        if parts.scheme.as_ref().map(http::uri::Scheme::as_str) != Some("https") {
+        let is_bare = parts.path_and_query.as_ref().is_none_or(|it| it == "/");
+        let is_https = parts.scheme.as_ref().map(http::uri::Scheme::as_str) == Some("https");
+        if !is_bare || !is_https {
             return Err(Error::Url);
         }
         parts.path_and_query = Some(http::uri::PathAndQuery::from_static(SUBSCRIBE_PATH));

@@ -94,12 +94,11 @@ impl Subscription {
             };
             match outcome {
                 Ok(update) => {
-                    self.freshness
-                        .confirmed_at
-                        .store(crate::unix_millis(), Ordering::Relaxed);
-                    match update.snapshot {
-                        Some(snapshot) => self.receive(state, snapshot),
-                        None => state.failures = 0,
+                    if let Some(snapshot) = update.snapshot {
+                        self.receive(state, snapshot);
+                    } else {
+                        self.confirmed();
+                        state.failures = 0;
                     }
                 }
                 Err(error) => {
@@ -115,6 +114,12 @@ impl Subscription {
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+
+    /// What is in force is what an operator serves, as of now.
+    fn confirmed(&self) {
+        let now = crate::unix_millis();
+        self.freshness.confirmed_at.store(now, Ordering::Relaxed);
     }
 
     fn message(&self, state: &State) -> Subscribe {
@@ -169,6 +174,7 @@ impl Subscription {
         let before = self.config.load();
         match self.config.apply(snapshot, &mut state.runtimes) {
             Ok(Applied::New(rejected)) => {
+                self.confirmed();
                 for Rejection {
                     object,
                     reason,
@@ -187,7 +193,10 @@ impl Subscription {
                 self.count(held);
                 self.forget(before.as_deref());
             }
-            Ok(Applied::Same) => state.failures = 0,
+            Ok(Applied::Same) => {
+                self.confirmed();
+                state.failures = 0;
+            }
             Err(error) => {
                 self.metrics
                     .config_errors
@@ -336,7 +345,11 @@ fn pause(failures: u32) -> Duration {
 
 fn report(error: &link::Error, failures: u32) {
     if is_loud(failures) {
-        tracing::warn!(error = crate::chain(error), failures, "subscription failed");
+        tracing::warn!(
+            error = crate::chain(error),
+            failures,
+            "subscription failed, trying again"
+        );
     } else {
         tracing::debug!(error = crate::chain(error), failures, "subscription failed");
     }

@@ -63,23 +63,9 @@ impl Section {
     /// is looked through and the role decides; otherwise only its own.
     fn scope(&self) -> Scope {
         let caller = &self.caller.owner;
-        let grant = &self.grant.object;
-        let answers_for_others =
-            grant
-                .consent
-                .as_ref()
-                .is_some_and(|consent| match &consent.answered_by {
-                    AnsweredBy::Owner => false,
-                    AnsweredBy::Tenant => true,
-                    AnsweredBy::Principals { principals } => caller
-                        .principal
-                        .as_ref()
-                        .is_some_and(|principal| principals.contains(principal.as_str())),
-                });
+        let for_others = self.grant.object.visibility == Visibility::Tenant || self.answers(false);
         match &caller.tenant {
-            Some(tenant) if grant.visibility == Visibility::Tenant || answers_for_others => {
-                Scope::Tenant(tenant.clone())
-            }
+            Some(tenant) if for_others => Scope::Tenant(tenant.clone()),
             _ => Scope::Owner(caller.clone()),
         }
     }
@@ -90,24 +76,30 @@ impl Section {
             return None;
         }
         let owns = owner.principal.is_none() || owner.principal == caller.principal;
-        let grant = &self.grant.object;
-        let reads = owns || grant.visibility == Visibility::Tenant;
-        let answers = grant
-            .consent
-            .as_ref()
-            .is_some_and(|consent| match &consent.answered_by {
-                AnsweredBy::Owner => owns,
-                AnsweredBy::Tenant => true,
-                AnsweredBy::Principals { principals } => caller
-                    .principal
-                    .as_ref()
-                    .is_some_and(|principal| principals.contains(principal.as_str())),
-            });
+        let reads = owns || self.grant.object.visibility == Visibility::Tenant;
+        let answers = self.answers(owns);
         match (reads, answers) {
             (true, true) => Some(Role::ReaderWhoAnswers),
             (true, false) => Some(Role::Reader),
             (false, true) => Some(Role::Answerer),
             (false, false) => None,
+        }
+    }
+
+    /// Whether the policy lets the client answer questions of a task that it owns, or does not.
+    fn answers(&self, owns: bool) -> bool {
+        let Some(consent) = &self.grant.object.consent else {
+            return false;
+        };
+        match &consent.answered_by {
+            AnsweredBy::Owner => owns,
+            AnsweredBy::Tenant => true,
+            AnsweredBy::Principals { principals } => self
+                .caller
+                .owner
+                .principal
+                .as_ref()
+                .is_some_and(|principal| principals.contains(principal.as_str())),
         }
     }
 }

@@ -16,6 +16,7 @@ use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
 use hangar_store::{Error as StoreError, Transaction, Whose};
 
+use crate::config::active::OTHER;
 use crate::config::{Active, Upstream};
 use crate::gateway::Gateway;
 use crate::upstream::exchange::{self, Exchange};
@@ -73,7 +74,14 @@ impl Governor {
         quota: Option<u64>,
     ) -> Result<Decided, Undecided> {
         let store = &self.gateway.store;
-        let birth = before.as_ref().map(|entry| entry.birth.clone());
+        // A registration is about whatever holds the key now; all else is about this one task.
+        let registers = commands
+            .iter()
+            .any(|command| matches!(command, Command::Register { .. }));
+        let birth = before
+            .as_ref()
+            .filter(|_| !registers)
+            .map(|entry| entry.birth.clone());
         for _ in 0..ATTEMPTS {
             let now = store.now();
             let decision = hangar_ledger::decide(key, before.as_ref(), commands.clone(), now)
@@ -287,8 +295,10 @@ impl Governor {
     /// Label of an owner's tenant; unattributed owners belong to the tenant that admits them.
     fn tenant<'a>(&'a self, owner: &'a Owner) -> &'a str {
         match &owner.tenant {
-            Some(tenant) => &tenant.tenant,
-            None => self.active.anonymous_tenant().unwrap_or_default(),
+            Some(tenant) if self.active.labels().contains_key(&tenant.tenant) => &tenant.tenant,
+            // Its policy is gone: a name of the past makes no series.
+            Some(_) => OTHER,
+            None => self.active.anonymous_tenant().unwrap_or(OTHER),
         }
     }
 }

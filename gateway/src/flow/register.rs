@@ -10,7 +10,7 @@ use hangar_ledger::{Command, Refusal, TaskId, ToolDigest};
 use hangar_relay::wire::{Kind, WireError};
 use hangar_store::Error as StoreError;
 
-use super::governor::Undecided;
+use super::governor::{Decided, Undecided};
 use super::observe::ledger_snapshot;
 use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
@@ -117,7 +117,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         .decide_within(&key, existing, vec![command], Some(quota))
         .await
     {
-        Ok(_) => {
+        Ok(Decided { entry: Some(_), .. }) => {
             let labels = [section.tenant_label(), &section.grant.label];
             section
                 .governor
@@ -140,7 +140,10 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         Err(Undecided::Store(StoreError::Quota { .. })) => {
             Err(refuse(section, &task_id, Kind::QuotaExceeded.into()))
         }
-        Err(Undecided::Store(_)) => Err(refuse(section, &task_id, Kind::Internal.into())),
+        // Nor does a decision that leaves no entry give out a handle.
+        Ok(Decided { entry: None, .. }) | Err(Undecided::Store(_)) => {
+            Err(refuse(section, &task_id, Kind::Internal.into()))
+        }
     }
 }
 

@@ -48,7 +48,9 @@ async fn readyz(State(probed): State<Probed>) -> Response {
         return unavailable("draining\n");
     }
     if gateway.config.load().is_none() {
-        return unavailable("no configuration: no operator has answered yet and none is stored\n");
+        return unavailable(
+            "no configuration: no operator has answered yet; a stored one is used 10 s after the start\n",
+        );
     }
     if gateway.freshness.volume_broken.load(Ordering::Relaxed) {
         return unavailable("local volume: the configuration cannot be written\n");

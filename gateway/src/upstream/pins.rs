@@ -30,6 +30,10 @@ pub enum Verdict {
     NotPinned,
 }
 
+/// Names pinned of one upstream by one process: an upstream that renames its tools with every list
+/// must not fill the disk of all tenants.
+const MAX_PINS: usize = 8192;
+
 /// Judges a contract, and pins it where it is the first one seen.
 pub async fn judge(
     store: &dyn Store,
@@ -44,10 +48,10 @@ pub async fn judge(
     match pinning.mode {
         PinningMode::Disabled => Ok(Verdict::Approved),
         PinningMode::Explicit => Ok(Verdict::NotPinned),
-        PinningMode::FirstUse => {
-            let pinned = first_use(store, class, upstream, tool).await?;
-            Ok(verdict(pinned == ToolDigest(tool.digest)))
-        }
+        PinningMode::FirstUse => Ok(match first_use(store, class, upstream, tool).await? {
+            Some(pinned) => verdict(pinned == ToolDigest(tool.digest)),
+            None => Verdict::NotPinned,
+        }),
     }
 }
 
@@ -59,16 +63,22 @@ fn verdict(equal: bool) -> Verdict {
     }
 }
 
+/// The first contract ever seen of this tool, pinned now where this is it; none for a new name
+/// beyond the bound.
 async fn first_use(
     store: &dyn Store,
     class: &str,
     upstream: &Upstream,
     tool: &Tool,
-) -> Result<ToolDigest, hangar_store::Error> {
+) -> Result<Option<ToolDigest>, hangar_store::Error> {
     let known = &upstream.runtime.pins;
-    if let Some(pinned) = known.lock().get(&tool.name) {
-        return Ok(*pinned);
-    }
+    let is_full = {
+        let known = known.lock();
+        if let Some(pinned) = known.get(&tool.name) {
+            return Ok(Some(*pinned));
+        }
+        known.len() >= MAX_PINS
+    };
     let key = PinKey {
         class: class.to_owned(),
         namespace: upstream.object.namespace.clone(),
@@ -77,6 +87,12 @@ async fn first_use(
     };
     let pinned = if let Some(pinned) = store.pin(&key).await? {
         pinned
+    } else if is_full {
+        tracing::warn!(
+            upstream = upstream.label,
+            "too many names of tools: no further one is pinned"
+        );
+        return Ok(None);
     } else {
         let contract = tool.raw.get().as_bytes().to_vec();
         store
@@ -84,7 +100,7 @@ async fn first_use(
             .await?
     };
     known.lock().insert(tool.name.clone(), pinned.digest);
-    Ok(pinned.digest)
+    Ok(Some(pinned.digest))
 }
 
 // === impl Known ===

@@ -383,10 +383,11 @@ impl<'claims> Pass<'_, 'claims> {
 
 impl<F> Entry<F> {
     fn put(entries: &mut BTreeMap<Place, Self>, meta: Meta, form: Result<F, Refusal>) {
+        // A good form that no compile has seen yet counts too: a bad one may follow at once.
         let last_good = entries
             .remove(&meta.place)
             .filter(|entry| entry.meta.uid == meta.uid)
-            .and_then(|entry| entry.last_good);
+            .and_then(|entry| entry.last_good.or_else(|| entry.current.ok()));
         let entry = Self {
             current: form.map(Arc::new),
             last_good,

@@ -89,7 +89,8 @@ async fn an_epoch_that_nothing_can_follow_is_refused() {
         term: term(u64::MAX, 1),
         digest: ours.held.digest,
     };
-    assert_eq!(publisher.outrank(last).await.unwrap_err().reason(), "epoch");
+    let error = publisher.outrank(last).await.unwrap_err();
+    assert_eq!(error.reason(), "implausible");
     assert_eq!(publisher.current().unwrap().held, ours.held);
 }
 

@@ -1,11 +1,13 @@
 //! A folder of manifests as the source.
 //!
 //! Guarantees: a pass looks at every file, whatever woke it; a file that cannot be read or parsed
-//! leaves what it defined before in force, and never touches the objects of other files.
+//! leaves what it defined before in force, also before a restart, and never touches the objects of
+//! other files.
 //! Caveats: file notifications are only a hint, since they get lost and ConfigMap volumes swap
 //! symbolic links; the rescan finds everything.
 
 mod index;
+mod memory;
 mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,7 @@ pub use self::index::{Index, Scan, Stability};
 use super::Source;
 use super::manifest::Problem;
 use crate::metrics::Metrics;
+use crate::state::StateDir;
 
 /// Watches a folder.
 #[derive(Debug)]
@@ -31,6 +34,7 @@ pub struct Folder {
     root: PathBuf,
     /// Whose objects count; empty: all.
     namespaces: Vec<String>,
+    state: StateDir,
     metrics: Metrics,
 }
 
@@ -47,10 +51,11 @@ const QUIET: Duration = Duration::from_millis(20);
 // === impl Folder ===
 
 impl Folder {
-    pub fn new(root: PathBuf, namespaces: Vec<String>, metrics: Metrics) -> Self {
+    pub fn new(root: PathBuf, namespaces: Vec<String>, state: StateDir, metrics: Metrics) -> Self {
         Self {
             root,
             namespaces,
+            state,
             metrics,
         }
     }
@@ -59,7 +64,9 @@ impl Folder {
         let hint = Arc::new(Notify::new());
         let _watcher = watcher(&self.root, Arc::clone(&hint));
         let mut reported = Reported::default();
-        let mut index = Index::new(vec![self.root.clone()]).only(&self.namespaces);
+        let mut index = Index::new(vec![self.root.clone()])
+            .only(&self.namespaces)
+            .remembering(self.state.clone());
         loop {
             let started = Instant::now();
             let passed = tokio::task::spawn_blocking(move || {

@@ -93,6 +93,7 @@ struct Reader<'a> {
 const MAX_NAME: usize = 253;
 const DEFAULT_NAMESPACE: &str = "default";
 const OURS: &str = "hangar.dev/v1alpha1";
+const GROUP_PREFIX: &str = "hangar.dev/";
 
 /// Reads a file's text.
 pub fn read(file: &Path, text: &str) -> Manifest {
@@ -214,6 +215,11 @@ impl Reader<'_> {
                 let wanted = if kind == "Secret" { "v1" } else { OURS };
                 let message = format!("`{api_version}` is not served for {kind}; write {wanted}");
                 self.no_object(&member(path, "apiVersion"), &message);
+            }
+            None if api_version.starts_with(GROUP_PREFIX) => {
+                let message =
+                    format!("{kind} is no kind of {OURS}; write McpUpstream or TenantPolicy");
+                self.no_object(&member(path, "kind"), &message);
             }
             None => {
                 let message = format!("kind {kind} is not read here; the object is ignored");

@@ -70,7 +70,7 @@ async fn mk_rig() -> Rig {
         book: Arc::new(load(&state)),
         writer: Box::new(FolderWriter::new(state, metrics.clone())),
         metrics,
-        started: Instant::now(),
+        since: OnceLock::new(),
     };
     Rig { reporter, dir }
 }
@@ -188,7 +188,7 @@ async fn a_restart_does_not_unprogram_what_did_not_change() {
     let updates = |reporter: &Reporter| reporter.updates(&verdicts, &none_yet, Timestamp::now());
     assert_eq!(updates(&rig.reporter), [], "the gateways are not back yet");
     let later = Reporter {
-        started: Instant::now().checked_sub(SETTLE).unwrap(),
+        since: OnceLock::from(Instant::now().checked_sub(SETTLE).unwrap()),
         ..rig.reporter
     };
     assert_eq!(updates(&later).len(), 1, "they did not come back");

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use anyhow::Context as _;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
@@ -24,5 +25,8 @@ async fn main() -> anyhow::Result<()> {
         .flatten_event(true)
         .with_env_filter(filter)
         .init();
-    hangar_demo_upstream::run(tokio::net::TcpListener::bind(address).await?).await
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("--address {address} cannot be listened on"))?;
+    hangar_demo_upstream::run(listener).await
 }

@@ -361,3 +361,21 @@ fn ten_thousand_upstreams_and_a_thousand_tenants() {
         1
     );
 }
+
+#[test]
+fn a_good_form_counts_before_any_compile_has_seen_it() {
+    let mut world = mk_world();
+    world.apply(mk_upstream("reports").apply());
+    let bad = mk_undecodable(
+        ObjectKind::McpUpstream,
+        "tools",
+        "reports",
+        Some("u-reports"),
+    );
+    world.apply(Change::Apply(Object::Undecodable(bad)));
+    let compiled = world.compile();
+    assert_eq!(compiled.upstream("reports").name, "reports");
+    let verdict = compiled.verdict(&upstream_key("reports"));
+    let in_force = verdict.in_force.as_ref().unwrap();
+    assert_eq!(in_force.currency, Currency::LastGood);
+}

@@ -13,8 +13,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::memory::Memory;
 use super::walk;
 use crate::source::manifest::{self, Completeness, Entry, Form, Manifest, Problem, Reason};
+use crate::state::StateDir;
 
 /// What the folder amounts to, kept from pass to pass.
 #[derive(Debug)]
@@ -26,6 +28,9 @@ pub struct Index {
     objects: BTreeMap<ObjectId, Tracked>,
     /// Kept over a delete, so that a generation never comes twice with another content.
     generations: BTreeMap<ObjectId, (i64, Sha256Hex)>,
+    memory: Option<Memory>,
+    /// What damaged files said before this process began; told before the first whole picture.
+    recalled: Vec<Object>,
     loaded: bool,
 }
 
@@ -80,8 +85,17 @@ impl Index {
             files: BTreeMap::new(),
             objects: BTreeMap::new(),
             generations: BTreeMap::new(),
+            memory: None,
+            recalled: Vec::new(),
             loaded: false,
         }
+    }
+
+    /// Keeps copies of whole files, and goes by them where a file is damaged at the start.
+    #[must_use]
+    pub fn remembering(mut self, state: StateDir) -> Self {
+        self.memory = Some(Memory::new(state));
+        self
     }
 
     /// Leaves out objects of other namespaces; with no namespace given, none.
@@ -99,6 +113,10 @@ impl Index {
         self.files.retain(|path, _| {
             found.files.contains_key(path) || found.failed.keys().any(|it| path.starts_with(it))
         });
+        if let Some(memory) = &mut self.memory {
+            let files = &self.files;
+            memory.retain(|path| files.contains_key(path) || found.files.contains_key(path));
+        }
         for (path, error) in &found.failed {
             problems.insert(unreadable(path, error.clone()));
         }
@@ -111,10 +129,17 @@ impl Index {
             }
         }
         let root_failed = self.roots.iter().any(|it| found.failed.contains_key(it));
-        let complete = stability == Stability::Settled && !root_failed;
+        // A folder of which nothing can be read says nothing of what is wanted.
+        let mut manifests = self.files.values().map(|file| &file.manifest);
+        let is_damaged = |it: &Manifest| it.completeness == Completeness::Damaged;
+        let unreadable = (!problems.is_empty() || manifests.clone().any(is_damaged))
+            && manifests.all(|it| it.entries.is_empty());
+        let complete = stability == Stability::Settled && !root_failed && !unreadable;
         let changes = if self.loaded || complete {
             self.changes(&mut problems)
         } else {
+            let manifests = self.files.values().map(|file| &file.manifest);
+            problems.extend(manifests.flat_map(|it| it.problems.iter().cloned()));
             Vec::new()
         };
         Scan {
@@ -140,9 +165,49 @@ impl Index {
         if let (Completeness::Damaged, Some(known)) = (manifest.completeness, known) {
             keep_earlier(&mut manifest, &known.manifest);
         }
+        let is_first_sight = known.is_none();
+        if manifest.problems.is_empty() {
+            if let Some(memory) = &mut self.memory {
+                memory.keep(path, &text);
+            }
+        } else if is_first_sight {
+            self.recall(path, &mut manifest);
+        }
         self.files
             .insert(path.to_owned(), Known { digest, manifest });
         Ok(())
+    }
+
+    /// Takes up what a damaged file said when it was last whole.
+    fn recall(&mut self, path: &Path, manifest: &mut Manifest) {
+        let text = self.memory.as_mut().and_then(|memory| memory.recall(path));
+        let Some(text) = text else {
+            return;
+        };
+        let earlier = manifest::read(path, &text);
+        let refused: BTreeSet<ObjectId> = manifest
+            .entries
+            .iter()
+            .filter(|entry| matches!(entry.form, Form::Refused { .. }))
+            .map(|entry| entry.id.clone())
+            .collect();
+        for entry in earlier.entries.iter().filter(|it| refused.contains(&it.id)) {
+            let Some(object) = self.object(entry) else {
+                continue;
+            };
+            if entry.id.kind == ObjectKind::Secret {
+                let digest = entry.digest;
+                self.objects
+                    .insert(entry.id.clone(), Tracked { digest, object });
+            } else {
+                self.recalled.push(object);
+            }
+        }
+        if manifest.completeness == Completeness::Damaged {
+            keep_earlier(manifest, &earlier);
+        }
+        let file = path.display();
+        tracing::warn!(%file, "the manifest is damaged: what it said when it was last whole stays in force");
     }
 
     fn changes(&mut self, problems: &mut BTreeSet<Problem>) -> Vec<Change> {
@@ -168,7 +233,10 @@ impl Index {
             applied.extend(gone.into_keys().map(Change::Delete));
             return applied;
         }
-        KINDS.map(|kind| self.reset(kind)).into()
+        let recalled = std::mem::take(&mut self.recalled);
+        let mut first: Vec<Change> = recalled.into_iter().map(Change::Apply).collect();
+        first.extend(KINDS.map(|kind| self.reset(kind)));
+        first
     }
 
     /// The entry that counts for each object: the first by file and line.

@@ -206,6 +206,45 @@ fn other_namespaces_are_left_out() {
     assert_eq!(rig.scan().0, ["reset b@1"]);
 }
 
+#[test]
+fn a_file_that_is_damaged_over_a_restart_loses_nothing() {
+    let state = tempfile::tempdir().unwrap();
+    let restart = |rig: &mut Rig| {
+        let index = Index::new(vec![rig.dir.path().to_owned()]);
+        rig.index = index.remembering(StateDir::new(state.path()));
+    };
+    let good = mk_upstream("a", "http://a/");
+    let mut rig = Rig::new(&[
+        ("a.yaml", good.clone()),
+        ("b.yaml", mk_upstream("b", "http://b/")),
+    ]);
+    restart(&mut rig);
+    assert_eq!(rig.scan().0, ["reset a@1", "reset b@1"]);
+
+    rig.write("a.yaml", "kind: [\n");
+    restart(&mut rig);
+    assert_eq!(rig.scan().0, ["reset a@1", "reset b@1"]);
+    rig.write("a.yaml", &good.replace("endpoint", "endpiont"));
+    restart(&mut rig);
+    assert_eq!(rig.scan().0, ["apply a@1", "reset a@2 bad", "reset b@1"]);
+
+    // What was deleted does not come back with a damaged namesake.
+    fs::remove_file(rig.dir.path().join("a.yaml")).unwrap();
+    assert_eq!(rig.scan().0, ["delete a"]);
+    rig.write("a.yaml", "kind: [\n");
+    restart(&mut rig);
+    assert_eq!(rig.scan().0, ["reset b@1"]);
+}
+
+#[test]
+fn a_folder_of_which_nothing_can_be_read_is_no_empty_world() {
+    let mut rig = Rig::new(&[("a.yaml", "kind: [\n".into())]);
+    let scan = rig.index.scan(later());
+    assert!(scan.changes.is_empty() && !scan.problems.is_empty());
+    rig.write("b.yaml", &mk_upstream("b", "http://b/"));
+    assert_eq!(rig.scan().0, ["reset b@1"]);
+}
+
 #[tokio::test]
 async fn a_watched_folder_sends_what_changes() {
     let rig = Rig::new(&[("a.yaml", mk_upstream("a", "http://a/"))]);
@@ -213,6 +252,7 @@ async fn a_watched_folder_sends_what_changes() {
     let folder = Box::new(Folder::new(
         rig.dir.path().to_owned(),
         vec![],
+        StateDir::new(rig.dir.path().join(".state")),
         metrics.clone(),
     ));
     let (sender, mut changes) = mpsc::channel(16);

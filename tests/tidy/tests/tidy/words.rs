@@ -9,7 +9,6 @@ const WORDS: &[(&str, &str)] = &[
     ("/wo", "rk/"),
     ("/ro", "ot/"),
     ("/ho", "me/"),
-    ("/tmp/", "briefs"),
     ("TO", "DO"),
     ("FIX", "ME"),
     ("XX", "X:"),
