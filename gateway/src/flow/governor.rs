@@ -313,3 +313,6 @@ impl Decided {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Decisions that race with others for the same key.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hangar_ledger::{
+    Birth, Millis, Principal, Snapshot, Status, TenantRef, Timestamp, ToolDigest, UpstreamUid,
+};
+use hangar_store::{Fut, Health, Options, PinKey, Pinned, Scope, SqliteStore, Store};
+use hangar_wire::{AddressRules, ObjectDigest, Sha256Hex, Term};
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::config::subscribe::Freshness;
+use crate::config::{Config, Runtimes};
+use crate::metrics::Metrics;
+
+type Step = Box<dyn FnOnce() -> Transaction + Send>;
+
+/// A store in which something happens right before the next commit.
+#[derive(Debug)]
+struct Racing {
+    inner: SqliteStore,
+    first: Mutex<Option<Racer>>,
+}
+
+struct Racer(Step);
+
+struct Rig {
+    _dir: tempfile::TempDir,
+    clock: Arc<AtomicU64>,
+    racing: Arc<Racing>,
+    governor: Governor,
+}
+
+const RETENTION: u64 = 1000;
+
+impl std::fmt::Debug for Racer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Racer")
+    }
+}
+
+impl Store for Racing {
+    fn now(&self) -> Millis {
+        self.inner.now()
+    }
+
+    fn lookup<'a>(
+        &'a self,
+        scope: &'a Scope,
+        upstream: &'a UpstreamUid,
+        task: &'a TaskId,
+    ) -> Fut<'a, Option<Entry>> {
+        self.inner.lookup(scope, upstream, task)
+    }
+
+    fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {
+        self.inner.get(key)
+    }
+
+    fn commit(&self, transaction: Transaction) -> Fut<'_, ()> {
+        let first = self.first.lock().unwrap().take();
+        Box::pin(async move {
+            if let Some(Racer(step)) = first {
+                self.inner.commit(step()).await?;
+            }
+            self.inner.commit(transaction).await
+        })
+    }
+
+    fn write_behind(&self, transaction: Transaction) {
+        self.inner.write_behind(transaction);
+    }
+
+    fn due<'a>(&'a self, whose: &'a Whose, now: Millis, limit: usize) -> Fut<'a, Vec<TaskKey>> {
+        self.inner.due(whose, now, limit)
+    }
+
+    fn live(&self) -> Fut<'_, BTreeMap<Status, u64>> {
+        self.inner.live()
+    }
+
+    fn live_of<'a>(&'a self, tenant: Option<&'a TenantRef>) -> Fut<'a, u64> {
+        self.inner.live_of(tenant)
+    }
+
+    fn pin<'a>(&'a self, key: &'a PinKey) -> Fut<'a, Option<Pinned>> {
+        self.inner.pin(key)
+    }
+
+    fn pin_first(&self, key: PinKey, digest: ToolDigest, contract: Vec<u8>) -> Fut<'_, Pinned> {
+        self.inner.pin_first(key, digest, contract)
+    }
+
+    fn events(&self, after: u64, limit: usize) -> Fut<'_, Vec<(u64, Vec<u8>)>> {
+        self.inner.events(after, limit)
+    }
+
+    fn health(&self) -> Health {
+        self.inner.health()
+    }
+}
+
+fn mk_rig() -> Rig {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(AtomicU64::new(1_000_000));
+    let told = Arc::clone(&clock);
+    let inner = SqliteStore::open(Options {
+        path: dir.path().join("ledger.db"),
+        clock: Arc::new(move || Millis(told.load(Ordering::SeqCst))),
+    })
+    .unwrap();
+    let racing = Arc::new(Racing {
+        inner,
+        first: Mutex::default(),
+    });
+    let config = Arc::new(Config::default());
+    let empty =
+        hangar_wire::Snapshot::new(Term::default(), AddressRules::default(), vec![], vec![]);
+    config
+        .apply(empty.unwrap(), &mut Runtimes::default())
+        .unwrap();
+    let active = config.load().unwrap();
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let store: Arc<dyn Store> = Arc::clone(&racing) as _;
+    let freshness = Arc::new(Freshness::default());
+    let gateway = Gateway::new(config, store, metrics, freshness, "hangar".into(), 1024);
+    let governor = Governor {
+        gateway: Arc::new(gateway),
+        active,
+        correlation: "c".into(),
+    };
+    Rig {
+        _dir: dir,
+        clock,
+        racing,
+        governor,
+    }
+}
+
+fn mk_key() -> TaskKey {
+    TaskKey::new(
+        UpstreamUid("u-1".into()),
+        TaskId::try_from("t-1".to_owned()).unwrap(),
+    )
+}
+
+fn mk_snapshot(status: Status) -> Snapshot {
+    let time = || Timestamp::try_from("2026-12-01T06:00:00Z".to_owned()).unwrap();
+    Snapshot {
+        task_id: mk_key().task,
+        status,
+        created_at: time(),
+        last_updated_at: time(),
+        ttl_ms: None,
+        poll_interval_ms: None,
+    }
+}
+
+fn mk_register(principal: &str) -> Command {
+    let tenant = TenantRef {
+        namespace: "hangar".into(),
+        tenant: "acme".into(),
+    };
+    let digest = Sha256Hex::of(b"x");
+    Command::Register {
+        birth: Box::new(Birth {
+            owner: Owner::new(tenant, Some(Principal::api_key(principal))),
+            upstream: "tools/reports".into(),
+            tool: "crawl".into(),
+            digest: ToolDigest(digest),
+            upstream_object: ObjectDigest(digest),
+            policy_object: ObjectDigest(digest),
+            term: Term::default(),
+            correlation: "c".into(),
+            retention_ms: RETENTION,
+        }),
+        snapshot: mk_snapshot(Status::Working),
+    }
+}
+
+impl Rig {
+    async fn decide(&self, commands: Vec<Command>) -> Result<Decided, Undecided> {
+        let before = self.racing.inner.get(&mk_key()).await.unwrap();
+        self.governor.decide(&mk_key(), before, commands).await
+    }
+
+    /// What another replica or request would commit on what the store holds now.
+    async fn transaction(&self, before: Option<Entry>, command: Command) -> Transaction {
+        let now = self.racing.inner.now();
+        let decision = hangar_ledger::decide(&mk_key(), before.as_ref(), vec![command], now);
+        Transaction::of(&mk_key(), before.as_ref(), &decision.unwrap()).unwrap()
+    }
+
+    fn race(&self, steps: Transaction) {
+        *self.racing.first.lock().unwrap() = Some(Racer(Box::new(move || steps)));
+    }
+
+    /// A task of alice that ended so long ago that its id may be registered afresh.
+    async fn forgotten(&self) -> Entry {
+        self.decide(vec![mk_register("alice")]).await.unwrap();
+        let snapshot = mk_snapshot(Status::Completed);
+        let began = self.racing.inner.now();
+        self.decide(vec![Command::Sync { snapshot, began }])
+            .await
+            .unwrap();
+        self.clock.fetch_add(10 * RETENTION, Ordering::SeqCst);
+        self.racing.inner.get(&mk_key()).await.unwrap().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_registration_that_meets_a_purge_is_decided_afresh() {
+    let rig = mk_rig();
+    let forgotten = rig.forgotten().await;
+    let purge = rig.transaction(Some(forgotten), Command::Due).await;
+    rig.race(purge);
+    let decided = rig.decide(vec![mk_register("bob")]).await.unwrap();
+    let entry = decided.entry.expect("a handle is given out for this");
+    assert_eq!(entry.birth.owner.principal.unwrap().as_str(), "key:bob");
+    assert!(rig.racing.inner.get(&mk_key()).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn of_two_registrations_of_one_id_one_is_refused() {
+    let rig = mk_rig();
+    let forgotten = rig.forgotten().await;
+    let carol = rig.transaction(Some(forgotten), mk_register("carol")).await;
+    rig.race(carol);
+    let refused = rig.decide(vec![mk_register("bob")]).await.unwrap_err();
+    assert!(
+        matches!(refused, Undecided::Refused(Refusal::Collision)),
+        "{refused:?}"
+    );
+    let entry = rig.racing.inner.get(&mk_key()).await.unwrap().unwrap();
+    assert_eq!(entry.birth.owner.principal.unwrap().as_str(), "key:carol");
+}
+
+#[tokio::test]
+async fn news_of_a_task_that_made_room_for_another_change_nothing() {
+    let rig = mk_rig();
+    rig.decide(vec![mk_register("alice")]).await.unwrap();
+    let before = rig.racing.inner.get(&mk_key()).await.unwrap().unwrap();
+    rig.clock.fetch_add(100 * RETENTION, Ordering::SeqCst);
+    rig.decide(vec![Command::Due]).await.unwrap();
+    rig.clock.fetch_add(100 * RETENTION, Ordering::SeqCst);
+    rig.decide(vec![mk_register("bob")]).await.unwrap();
+    let late = Command::CancelRequested;
+    let decided = rig
+        .governor
+        .decide(&mk_key(), Some(before), vec![late])
+        .await
+        .unwrap();
+    assert!(decided.entry.is_none(), "alice's task is gone");
+    let entry = rig.racing.inner.get(&mk_key()).await.unwrap().unwrap();
+    assert!(entry.is_live() && entry.cancel_requested_at.is_none());
+}
