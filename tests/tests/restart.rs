@@ -157,11 +157,13 @@ async fn an_edit_is_programmed_only_when_the_gateway_has_it() {
             _ => object,
         };
     stack.rewrite(retention).unwrap();
-    stack
+    let condition = stack
         .operator
         .condition(REPORTS, "Programmed", "False")
         .await
         .unwrap();
+    // Not because the gateway is given up, which comes later: because it has not acknowledged.
+    assert_eq!(condition["reason"], "Pending", "{condition}");
     stack.gateway.process().signal(Signal::Continue).unwrap();
     stack.operator.programmed(REPORTS).await.unwrap();
 }

@@ -187,10 +187,10 @@ impl Rig {
     }
 
     /// What another replica or request would commit on what the store holds now.
-    fn transaction(&self, before: Option<Entry>, command: Command) -> Transaction {
+    fn transaction(&self, before: Option<&Entry>, command: Command) -> Transaction {
         let now = self.racing.inner.now();
-        let decision = hangar_ledger::decide(&mk_key(), before.as_ref(), vec![command], now);
-        Transaction::of(&mk_key(), before.as_ref(), &decision.unwrap()).unwrap()
+        let decision = hangar_ledger::decide(&mk_key(), before, vec![command], now);
+        Transaction::of(&mk_key(), before, &decision.unwrap()).unwrap()
     }
 
     fn race(&self, steps: Transaction) {
@@ -214,7 +214,7 @@ impl Rig {
 async fn a_registration_that_meets_a_purge_is_decided_afresh() {
     let rig = mk_rig();
     let forgotten = rig.forgotten().await;
-    let purge = rig.transaction(Some(forgotten), Command::Due);
+    let purge = rig.transaction(Some(&forgotten), Command::Due);
     rig.race(purge);
     let decided = rig.decide(vec![mk_register("bob")]).await.unwrap();
     let entry = decided.entry.expect("a handle is given out for this");
@@ -226,7 +226,7 @@ async fn a_registration_that_meets_a_purge_is_decided_afresh() {
 async fn of_two_registrations_of_one_id_one_is_refused() {
     let rig = mk_rig();
     let forgotten = rig.forgotten().await;
-    let carol = rig.transaction(Some(forgotten), mk_register("carol"));
+    let carol = rig.transaction(Some(&forgotten), mk_register("carol"));
     rig.race(carol);
     let refused = rig.decide(vec![mk_register("bob")]).await.unwrap_err();
     assert!(
