@@ -122,7 +122,10 @@ async fn a_task_without_result_type_or_in_disguise_is_refused_and_cancelled() {
     let shapes = [
         ("flat", without(handle("flat"), "resultType")),
         ("nested", json!({"task": inner})),
-        ("nested", json!({"resultType": "complete", "task": inner})),
+        (
+            "beside",
+            json!({"resultType": "complete", "task": without(handle("beside"), "resultType")}),
+        ),
         (
             "other",
             with(handle("other"), "resultType", json!("future")),
