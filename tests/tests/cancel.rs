@@ -129,7 +129,6 @@ async fn a_cancel_twice_or_too_late_adds_nothing() {
     cancel(&alice, &task).await;
     cancel(&alice, &task).await;
     alice.until(&task, "cancelled").await.unwrap();
-    let arrived = stack.upstream.count("tasks/cancel");
     cancel(&alice, &task).await;
     assert_eq!(
         stack.events(&task).await.unwrap(),
@@ -146,7 +145,8 @@ async fn a_cancel_twice_or_too_late_adds_nothing() {
         ["TaskCreated", "TaskCompleted"]
     );
     // What has ended is not cancelled upstream.
-    assert_eq!(stack.upstream.count("tasks/cancel"), arrived);
+    let cancels = stack.upstream.seen_of("tasks/cancel");
+    assert!(cancels.iter().all(|it| it.params()["taskId"] != *done));
     assert_eq!(stack.count(CANCELLED, &[]).await.unwrap(), 1);
 }
 

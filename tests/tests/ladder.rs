@@ -296,6 +296,7 @@ async fn the_upstream_gets_the_routing_headers_and_nothing_of_the_clients() {
     alice.get(&task).await.unwrap().result().unwrap();
     alice.cancel(&task).await.unwrap().result().unwrap();
     for method in ["tasks/get", "tasks/cancel"] {
+        stack.upstream.arrived(method, 1).await.unwrap();
         let seen = stack.upstream.seen_of(method).remove(0);
         assert_eq!(seen.header("mcp-method"), Some(method));
         assert_eq!(seen.header("mcp-name"), Some(task.as_str()));
