@@ -259,7 +259,9 @@ fn class_and_tenant_never_change() {
         &policy.clone().set("/spec/tenant", json!("other")),
         &["tenant"],
     );
-    api.kubectl(&["delete", "-n", NAMESPACE, "mcp", "--all"], "")
+    // By name: the other tests keep objects in this namespace.
+    let made = ["mcpup/classless", "mcpup/classy", "tpol/renamed"];
+    api.kubectl(&[&["delete", "-n", NAMESPACE][..], &made].concat(), "")
         .unwrap();
 }
 
