@@ -11,30 +11,39 @@ use http::header::CONTENT_TYPE;
 
 use crate::metrics::Metrics;
 use crate::publish::Publisher;
+use crate::source::trouble::Troubles;
 
 #[derive(Clone, Debug)]
 struct Probes {
     metrics: Metrics,
     publisher: Arc<Publisher>,
+    troubles: Troubles,
 }
 
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The three routes. Ready means: every kind was loaded and a configuration can be served.
-pub fn router(metrics: Metrics, publisher: Arc<Publisher>) -> Router {
+pub fn router(metrics: Metrics, publisher: Arc<Publisher>, troubles: Troubles) -> Router {
     Router::new()
         .route("/livez", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(scrape))
-        .with_state(Probes { metrics, publisher })
+        .with_state(Probes {
+            metrics,
+            publisher,
+            troubles,
+        })
 }
 
 async fn ready(State(probes): State<Probes>) -> Response {
+    let troubles = probes.troubles.lines();
     match probes.publisher.current() {
-        Some(published) => format!("ok: configuration {}\n", published.held.term).into_response(),
+        Some(published) => {
+            format!("ok: configuration {}\n{troubles}", published.held.term).into_response()
+        }
         None => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: not every kind of object is loaded yet\n",
+            format!("not ready: not every kind of object is loaded yet\n{troubles}"),
         )
             .into_response(),
     }

@@ -18,6 +18,7 @@ pub mod epoch;
 pub mod fleet;
 pub mod http;
 pub mod metrics;
+pub mod owner;
 pub mod pki;
 pub mod publish;
 pub mod push;

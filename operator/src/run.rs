@@ -30,6 +30,7 @@ use crate::epoch::folder::FolderEpoch;
 use crate::fleet::Fleet;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::owner::Owner;
 use crate::pki::{self, Serving};
 use crate::publish::{self, Publisher};
 use crate::push::{self, Push};
@@ -37,6 +38,7 @@ use crate::serve::{Transport, bind, serve};
 use crate::source::Source;
 use crate::source::folder::Folder;
 use crate::source::kubernetes::Kubernetes;
+use crate::source::trouble::Troubles;
 use crate::state::{self, StateDir};
 use crate::status::cluster::ClusterWriter;
 use crate::status::folder::{self as folder_status, FolderWriter};
@@ -90,6 +92,7 @@ struct Shared {
     fleet: Arc<Fleet>,
     book: Arc<Book>,
     metrics: Metrics,
+    troubles: Troubles,
 }
 
 /// Changes on their way to the control loop; a full channel slows the source down.
@@ -138,7 +141,12 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         policy_namespaces,
         lock: _lock,
     } = mode;
-    let Shared { fleet, book, .. } = shared;
+    let Shared {
+        fleet,
+        book,
+        metrics: _,
+        troubles,
+    } = shared;
     let serving = Serving::new(authority, SystemTime::now())?;
     let publisher = Arc::new(Publisher::start(epochs).await?);
     let (verdicts, judged) = watch::channel(Verdicts::default());
@@ -165,7 +173,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         metrics: metrics.clone(),
         stop: stop.clone(),
     });
-    let probes = http::router(metrics, publisher);
+    let probes = http::router(metrics, publisher, troubles);
     let tls = Transport::tls(Arc::clone(&serving))?;
     listeners.announce()?;
 
@@ -320,6 +328,7 @@ impl Mode {
             fleet: Fleet::new(),
             book: Arc::new(folder_status::load(&state)),
             metrics,
+            troubles: Troubles::default(),
         };
         let mode = Self {
             source: Box::new(folder),
@@ -346,7 +355,11 @@ impl Mode {
             fleet: Fleet::new(),
             book: Arc::default(),
             metrics,
+            troubles: Troubles::default(),
         };
+        let owner = Owner::of_this_process(client.clone(), &own)
+            .await
+            .map_err(|error| Error::Cluster(Box::new(error)))?;
         let reviewer = Reviewer::new(client.clone(), &own, Arc::clone(&shared.fleet));
         let source = Kubernetes {
             client: client.clone(),
@@ -355,12 +368,14 @@ impl Mode {
             fleet: Arc::clone(&shared.fleet),
             book: Arc::clone(&shared.book),
             metrics: shared.metrics.clone(),
+            troubles: shared.troubles.clone(),
         };
         let mode = Self {
             source: Box::new(source),
-            authority: pki::cluster::authority(client.clone(), &own, SystemTime::now()).await?,
+            authority: pki::cluster::authority(client.clone(), &own, &owner, SystemTime::now())
+                .await?,
             authenticator: Authenticator::Review(Arc::new(reviewer)),
-            epochs: Box::new(ClusterEpoch::new(client.clone(), &own)),
+            epochs: Box::new(ClusterEpoch::new(client.clone(), &own, owner)),
             writer: Box::new(ClusterWriter::new(client, shared.metrics.clone())),
             policy_namespaces: policy_namespaces.or_else(|| Some([own].into())),
             lock: None,

@@ -4,6 +4,7 @@ pub mod document;
 pub mod folder;
 pub mod kubernetes;
 pub mod manifest;
+pub mod trouble;
 
 use futures::future::BoxFuture;
 use hangar_operator_core::Change;

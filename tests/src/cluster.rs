@@ -131,7 +131,7 @@ impl Cluster {
 }
 
 /// The rules that ship, with their namespace filled in.
-fn rbac(namespace: &str) -> Result<String> {
+pub fn rbac(namespace: &str) -> Result<String> {
     let path = crate::repository().join("operator/rbac.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(text

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::client;
 use crate::metrics::Scrape;
 use crate::process::{Process, Program};
 use crate::wait;
@@ -88,6 +89,13 @@ impl Operator {
         (self.process, self.push, self.metrics) =
             launch(&self.program, &self.push, &self.metrics).await?;
         Ok(())
+    }
+
+    /// Status and body of `/readyz`.
+    pub async fn readiness(&self) -> Result<(u16, String)> {
+        let reply = client::get(&format!("http://{}/readyz", self.metrics)).await?;
+        let body = String::from_utf8(reply.body.to_vec())?;
+        Ok((reply.status.as_u16(), body))
     }
 
     pub async fn scrape(&self) -> Result<Scrape> {

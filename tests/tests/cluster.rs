@@ -1,7 +1,89 @@
-//! The API server of the harness: what the operator's suites rely on.
+//! The API server of the harness: what the operator's suites rely on; and the operator on one
+//! that nobody prepared.
 
-use hangar_tests::apiserver;
-use serde_json::json;
+use hangar_tests::apiserver::{self, ApiServer};
+use hangar_tests::cluster::rbac;
+use hangar_tests::operator::Operator;
+use hangar_tests::wait;
+use serde_json::{Value, json};
+
+const OPERATOR: &str = "hangar-operator";
+
+/// What the operator makes in its namespace.
+const MADE: [&str; 3] = [
+    "secret/hangar-operator-tls",
+    "configmap/hangar-operator-ca",
+    "configmap/hangar-operator-state",
+];
+
+/// The one owner of an object.
+fn owner(api: &ApiServer, namespace: &str, object: &str) -> Value {
+    let object = api.get(&[object, "-n", namespace]).unwrap();
+    let owners = object["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!(owners.len(), 1, "{owners:?}");
+    owners[0].clone()
+}
+
+fn account_uid(api: &ApiServer, namespace: &str) -> Value {
+    let account = api.get(&["serviceaccount", OPERATOR, "-n", namespace]);
+    account.unwrap()["metadata"]["uid"].clone()
+}
+
+/// An installation order that people try: the CRDs come last.
+#[tokio::test]
+async fn without_crds_the_operator_says_what_to_install_and_waits() {
+    let namespace = "unprepared";
+    let api = apiserver::shared().unwrap();
+    api.make_namespace(namespace).unwrap();
+    api.apply(namespace, &rbac(namespace).unwrap()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = api.kubeconfig_of(namespace, OPERATOR).unwrap();
+    let state = folder.path().join("operator");
+    let operator = Operator::start_in_cluster(&kubeconfig, &state, &[]).await;
+    let mut operator = operator.unwrap();
+    wait::eventually("the missing CRDs are named", async || {
+        let (status, body) = operator.readiness().await?;
+        wait::same(&status, &503)?;
+        let named = ["McpUpstream", "TenantPolicy"]
+            .iter()
+            .all(|kind| body.contains(&format!("{kind}: the cluster does not serve")));
+        anyhow::ensure!(named && body.contains("hangar-crds"), "{body}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    api.install_crds().unwrap();
+    let ready = async || {
+        wait::eventually("the operator is ready", async || {
+            let (status, body) = operator.readiness().await?;
+            anyhow::ensure!(status == 200 && body.lines().count() == 1, "{body}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    };
+    ready().await;
+
+    // What it made goes when its installation goes, and a later one takes it over.
+    let first = account_uid(api, namespace);
+    for object in MADE {
+        assert_eq!(owner(api, namespace, object)["uid"], first, "{object}");
+    }
+    let authority = api.get(&[MADE[0], "-n", namespace]).unwrap()["data"].clone();
+    let delete = ["delete", "serviceaccount", OPERATOR, "-n", namespace];
+    api.kubectl(&delete, "").unwrap();
+    api.apply(namespace, &rbac(namespace).unwrap()).unwrap();
+    api.kubeconfig_of(namespace, OPERATOR).unwrap();
+    operator.restart().await.unwrap();
+    let second = account_uid(api, namespace);
+    assert_ne!(first, second);
+    for object in MADE {
+        assert_eq!(owner(api, namespace, object)["uid"], second, "{object}");
+    }
+    let kept = api.get(&[MADE[0], "-n", namespace]).unwrap()["data"].clone();
+    assert_eq!(authority, kept, "a new installation keeps the authority");
+}
 
 #[test]
 fn rbac_is_on_and_pod_tokens_are_reviewed() {

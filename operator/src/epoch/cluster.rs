@@ -7,11 +7,13 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 
 use super::{EpochStore, Error, next};
+use crate::owner::Owner;
 use crate::source::kubernetes::FIELD_MANAGER;
 
 #[derive(Clone, Debug)]
 pub struct ClusterEpoch {
     api: Api<ConfigMap>,
+    owner: Owner,
 }
 
 /// ConfigMap in the operator's namespace.
@@ -23,9 +25,10 @@ const ATTEMPTS: u32 = 8;
 // === impl ClusterEpoch ===
 
 impl ClusterEpoch {
-    pub fn new(client: Client, namespace: &str) -> Self {
+    pub fn new(client: Client, namespace: &str, owner: Owner) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
+            owner,
         }
     }
 
@@ -42,12 +45,13 @@ impl ClusterEpoch {
         let epoch = next(found.as_ref().map(kept).transpose()?.flatten(), at_least)?;
         let result = match found {
             Some(mut map) => {
+                self.owner.adopt(&mut map.metadata);
                 let data = map.data.get_or_insert_default();
                 data.insert(KEY.to_owned(), epoch.0.to_string());
                 // Carries the resourceVersion that was read: a concurrent writer makes this a 409.
                 self.api.replace(NAME, &params, &map).await
             }
-            None => self.api.create(&params, &fresh(epoch)).await,
+            None => self.api.create(&params, &fresh(epoch, &self.owner)).await,
         };
         match result {
             Ok(_) => Ok(Some(epoch)),
@@ -84,10 +88,11 @@ fn kept(map: &ConfigMap) -> Result<Option<Epoch>, Error> {
     Ok(Some(Epoch(number)))
 }
 
-fn fresh(epoch: Epoch) -> ConfigMap {
+fn fresh(epoch: Epoch, owner: &Owner) -> ConfigMap {
     ConfigMap {
         metadata: ObjectMeta {
             name: Some(NAME.to_owned()),
+            owner_references: owner.references(),
             ..ObjectMeta::default()
         },
         data: Some([(KEY.to_owned(), epoch.0.to_string())].into()),

@@ -9,6 +9,7 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 
 use super::{Authority, Error};
+use crate::owner::Owner;
 use crate::source::kubernetes::FIELD_MANAGER;
 
 /// Secret in the operator's namespace; created once, never overwritten.
@@ -25,12 +26,14 @@ const PRIVATE_KEY: &str = "ca.key";
 pub async fn authority(
     client: Client,
     namespace: &str,
+    owner: &Owner,
     now: SystemTime,
 ) -> Result<Authority, Error> {
-    let authority = keep(&Api::namespaced(client.clone(), namespace), now).await?;
+    let authority = keep(&Api::namespaced(client.clone(), namespace), owner, now).await?;
     let map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(CONFIG_MAP.to_owned()),
+            owner_references: owner.references(),
             ..ObjectMeta::default()
         },
         data: Some([(CA_KEY.to_owned(), authority.certificate_pem().to_owned())].into()),
@@ -50,20 +53,27 @@ pub async fn authority(
     Ok(authority)
 }
 
-async fn keep(api: &Api<Secret>, now: SystemTime) -> Result<Authority, Error> {
+async fn keep(api: &Api<Secret>, owner: &Owner, now: SystemTime) -> Result<Authority, Error> {
     let failed = |source| Error::Cluster {
         what: "Secret hangar-operator-tls",
         source: Box::new(source),
     };
-    if let Some(secret) = api.get_opt(SECRET).await.map_err(failed)? {
-        return load(&secret);
-    }
-    let authority = Authority::make(now)?;
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    match api.create(&params, &secret_of(&authority)).await {
+    if let Some(mut secret) = api.get_opt(SECRET).await.map_err(failed)? {
+        if owner.adopt(&mut secret.metadata) {
+            // Refused if the garbage collector was faster; the next start makes a new one then.
+            secret = api
+                .replace(SECRET, &params, &secret)
+                .await
+                .map_err(failed)?;
+        }
+        return load(&secret);
+    }
+    let authority = Authority::make(now)?;
+    match api.create(&params, &secret_of(&authority, owner)).await {
         Ok(_) => Ok(authority),
         // Another process was faster: its authority is the one.
         Err(kube::Error::Api(status)) if status.code == 409 => {
@@ -85,7 +95,7 @@ fn load(secret: &Secret) -> Result<Authority, Error> {
     Authority::load(text(CA_KEY)?, text(PRIVATE_KEY)?)
 }
 
-fn secret_of(authority: &Authority) -> Secret {
+fn secret_of(authority: &Authority, owner: &Owner) -> Secret {
     let value = |text: &str| ByteString(text.as_bytes().to_vec());
     let data: BTreeMap<_, _> = [
         (CA_KEY.to_owned(), value(authority.certificate_pem())),
@@ -95,6 +105,7 @@ fn secret_of(authority: &Authority) -> Secret {
     Secret {
         metadata: ObjectMeta {
             name: Some(SECRET.to_owned()),
+            owner_references: owner.references(),
             ..ObjectMeta::default()
         },
         data: Some(data),

@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 pub use self::pods::is_gateway;
 use self::relist::Relist;
 use super::Source;
+use super::trouble::{self, Troubles};
 use crate::fleet::Fleet;
 use crate::metrics::Metrics;
 use crate::status::Book;
@@ -49,6 +50,8 @@ pub struct Kubernetes {
     /// Told the status that each object carries.
     pub book: Arc<Book>,
     pub metrics: Metrics,
+    /// What cannot be read is told here.
+    pub troubles: Troubles,
 }
 
 /// A kind that is watched.
@@ -153,13 +156,17 @@ impl Kubernetes {
                 Vec::new()
             }
             Ok(watcher::Event::InitDone) => {
+                self.troubles.clear(K::KIND);
                 let changes = relist.finish(scope);
                 for change in &changes {
                     self.forget(change);
                 }
                 changes
             }
-            Ok(watcher::Event::Apply(object)) => relist.apply(scope, self.object(object)),
+            Ok(watcher::Event::Apply(object)) => {
+                self.troubles.clear(K::KIND);
+                relist.apply(scope, self.object(object))
+            }
             Ok(watcher::Event::Delete(object)) => {
                 let namespace = object.namespace().unwrap_or_default();
                 let id = ObjectId::new(K::KIND, namespace, object.name_any());
@@ -171,7 +178,9 @@ impl Kubernetes {
             }
             Err(error) => {
                 self.metrics.source_error(K::KIND.as_str());
-                tracing::warn!(kind = %K::KIND, %error, "watch failed; it is tried again");
+                let words = trouble::words(K::KIND, &error);
+                tracing::warn!(kind = %K::KIND, error = words, "watch failed; it is tried again");
+                self.troubles.set(K::KIND, words);
                 Vec::new()
             }
         }
