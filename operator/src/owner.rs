@@ -21,7 +21,7 @@ const USER_PREFIX: &str = "system:serviceaccount:";
 impl Owner {
     /// Asks the API server who we are; every authenticated user may.
     ///
-    /// Assumptions: a ServiceAccount of another namespace owns nothing in `namespace`, since an
+    /// Assumptions: a `ServiceAccount` of another namespace owns nothing in `namespace`, since an
     /// owner reference does not cross namespaces.
     pub async fn of_this_process(client: Client, namespace: &str) -> kube::Result<Self> {
         let question = SelfSubjectReview::default();

@@ -1,6 +1,8 @@
 //! The API server of the harness: what the operator's suites rely on; and the operator on one
 //! that nobody prepared.
 
+#![cfg(test)]
+
 use hangar_tests::apiserver::{self, ApiServer};
 use hangar_tests::cluster::rbac;
 use hangar_tests::operator::Operator;
