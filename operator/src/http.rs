@@ -36,17 +36,16 @@ pub fn router(metrics: Metrics, publisher: Arc<Publisher>, troubles: Troubles) -
 }
 
 async fn ready(State(probes): State<Probes>) -> Response {
-    let troubles = probes.troubles.lines();
-    match probes.publisher.current() {
-        Some(published) => {
-            format!("ok: configuration {}\n{troubles}", published.held.term).into_response()
-        }
-        None => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("not ready: not every kind of object is loaded yet\n{troubles}"),
-        )
-            .into_response(),
+    if let Some(published) = probes.publisher.current() {
+        return format!("ok: configuration {}\n", published.held.term).into_response();
     }
+    // Only here: a watch that goes on quietly after a failure has nothing to clear it with.
+    let troubles = probes.troubles.lines();
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        format!("not ready: not every kind of object is loaded yet\n{troubles}"),
+    )
+        .into_response()
 }
 
 async fn scrape(State(probes): State<Probes>) -> Response {

@@ -27,3 +27,19 @@ pub mod serve;
 pub mod source;
 pub mod state;
 pub mod status;
+
+/// An error and what caused it, on one line. Some errors of libraries print their cause
+/// themselves; it is not said twice.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.ends_with(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -78,7 +78,11 @@ async fn subscribe(State(push): State<Arc<Push>>, request: Request<Body>) -> Res
         }
         Err(error) => {
             push.metrics.subscription(error.reason());
-            tracing::warn!(reason = error.reason(), error = %chain(&error), "subscription refused");
+            tracing::warn!(
+                reason = error.reason(),
+                error = crate::chain(&error),
+                "subscription refused"
+            );
             refuse(&error)
         }
     }
@@ -140,17 +144,6 @@ async fn newer(
         () = tokio::time::sleep(hold()) => None,
         () = stop.cancelled() => None,
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 // === impl Error ===
@@ -227,7 +220,7 @@ impl Push {
             rejected,
         } = hangar_wire::decode(body).map_err(|error| match error {
             hangar_wire::Error::Format { .. } => Error::UnknownFormat(error),
-            other => Error::Malformed(chain(&other)),
+            other => Error::Malformed(crate::chain(&other)),
         })?;
         let digests = held.and_then(|held| self.publisher.digests_of(held.digest));
         let said = Acknowledgement {

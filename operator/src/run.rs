@@ -71,6 +71,8 @@ pub enum Error {
     Publish(#[from] publish::Error),
     #[error("cannot reach a cluster; give --manifests DIR to run without one")]
     Cluster(#[source] Box<kube::Error>),
+    #[error("cannot ask the cluster who the operator is, with a SelfSubjectReview")]
+    Owner(#[source] Box<kube::Error>),
     #[error("`{0}` ended by itself")]
     Ended(&'static str),
 }
@@ -208,14 +210,11 @@ fn init_logs() {
 }
 
 fn failed(error: &Error) -> ExitCode {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    tracing::error!(reason = error.reason(), error = text, "stopped");
+    tracing::error!(
+        reason = error.reason(),
+        error = crate::chain(error),
+        "stopped"
+    );
     ExitCode::from(error.exit_code())
 }
 
@@ -250,6 +249,7 @@ impl Error {
             Self::State(_) => "state",
             Self::Publish(_) => "publish",
             Self::Cluster(_) => "cluster",
+            Self::Owner(_) => "owner",
             Self::Ended(_) => "ended",
         }
     }
@@ -262,7 +262,8 @@ impl Error {
             | Self::Token(_)
             | Self::State(_)
             | Self::Publish(_)
-            | Self::Cluster(_) => 2,
+            | Self::Cluster(_)
+            | Self::Owner(_) => 2,
             Self::Runtime(_) | Self::Metrics(_) | Self::Tls(_) | Self::Ended(_) => 1,
         }
     }
@@ -359,7 +360,7 @@ impl Mode {
         };
         let owner = Owner::of_this_process(client.clone(), &own)
             .await
-            .map_err(|error| Error::Cluster(Box::new(error)))?;
+            .map_err(|error| Error::Owner(Box::new(error)))?;
         let reviewer = Reviewer::new(client.clone(), &own, Arc::clone(&shared.fleet));
         let source = Kubernetes {
             client: client.clone(),

@@ -25,9 +25,10 @@ pub struct Cluster {
     folder: TempDir,
 }
 
+/// `ServiceAccount` of the operator.
+pub const OPERATOR: &str = "hangar-operator";
 /// Audience of a gateway's token.
 const AUDIENCE: &str = "hangar.dev/push";
-const OPERATOR: &str = "hangar-operator";
 const GATEWAY: &str = "hangar-gateway";
 const POD: &str = "hangar-gateway-0";
 
@@ -39,10 +40,9 @@ impl Cluster {
         let api = apiserver::shared()?;
         api.install_crds()?;
         api.make_namespace(namespace)?;
-        api.apply(namespace, &rbac(namespace)?)?;
         let folder = tempfile::tempdir()?;
         let upstream = Upstream::start().await?;
-        let kubeconfig = api.kubeconfig_of(namespace, OPERATOR)?;
+        let kubeconfig = make_operator_account(api, namespace)?;
         // A class of its own, so that several of these share one API server.
         let class = ["--class", namespace];
         let operator =
@@ -130,8 +130,15 @@ impl Cluster {
     }
 }
 
+/// Makes the operator's `ServiceAccount` with the rules that ship; gives its kubeconfig, which is
+/// written anew, at the same path, each time.
+pub fn make_operator_account(api: &ApiServer, namespace: &str) -> Result<PathBuf> {
+    api.apply(namespace, &rbac(namespace)?)?;
+    api.kubeconfig_of(namespace, OPERATOR)
+}
+
 /// The rules that ship, with their namespace filled in.
-pub fn rbac(namespace: &str) -> Result<String> {
+fn rbac(namespace: &str) -> Result<String> {
     let path = crate::repository().join("operator/rbac.yaml");
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     Ok(text

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::client;
+use crate::client::{self, Reply};
 use crate::metrics::Scrape;
 use crate::process::{Process, Program};
 use crate::wait;
@@ -91,11 +91,9 @@ impl Operator {
         Ok(())
     }
 
-    /// Status and body of `/readyz`.
-    pub async fn readiness(&self) -> Result<(u16, String)> {
-        let reply = client::get(&format!("http://{}/readyz", self.metrics)).await?;
-        let body = String::from_utf8(reply.body.to_vec())?;
-        Ok((reply.status.as_u16(), body))
+    /// What `/readyz` says.
+    pub async fn readyz(&self) -> Result<Reply> {
+        client::get(&format!("http://{}/readyz", self.metrics)).await
     }
 
     pub async fn scrape(&self) -> Result<Scrape> {

@@ -4,12 +4,10 @@
 #![cfg(test)]
 
 use hangar_tests::apiserver::{self, ApiServer};
-use hangar_tests::cluster::rbac;
+use hangar_tests::cluster::{OPERATOR, make_operator_account};
 use hangar_tests::operator::Operator;
 use hangar_tests::wait;
 use serde_json::{Value, json};
-
-const OPERATOR: &str = "hangar-operator";
 
 /// What the operator makes in its namespace.
 const MADE: [&str; 3] = [
@@ -31,20 +29,25 @@ fn account_uid(api: &ApiServer, namespace: &str) -> Value {
     account.unwrap()["metadata"]["uid"].clone()
 }
 
+async fn readiness(operator: &Operator) -> anyhow::Result<(u16, String)> {
+    let reply = operator.readyz().await?;
+    let body = String::from_utf8(reply.body.to_vec())?;
+    Ok((reply.status.as_u16(), body))
+}
+
 /// An installation order that people try: the CRDs come last.
 #[tokio::test]
 async fn without_crds_the_operator_says_what_to_install_and_waits() {
     let namespace = "unprepared";
     let api = apiserver::shared().unwrap();
     api.make_namespace(namespace).unwrap();
-    api.apply(namespace, &rbac(namespace).unwrap()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let kubeconfig = api.kubeconfig_of(namespace, OPERATOR).unwrap();
+    let kubeconfig = make_operator_account(api, namespace).unwrap();
     let state = folder.path().join("operator");
     let operator = Operator::start_in_cluster(&kubeconfig, &state, &[]).await;
     let mut operator = operator.unwrap();
     wait::eventually("the missing CRDs are named", async || {
-        let (status, body) = operator.readiness().await?;
+        let (status, body) = readiness(&operator).await?;
         wait::same(&status, &503)?;
         let named = ["McpUpstream", "TenantPolicy"]
             .iter()
@@ -56,16 +59,13 @@ async fn without_crds_the_operator_says_what_to_install_and_waits() {
     .unwrap();
 
     api.install_crds().unwrap();
-    let ready = async || {
-        wait::eventually("the operator is ready", async || {
-            let (status, body) = operator.readiness().await?;
-            anyhow::ensure!(status == 200 && body.lines().count() == 1, "{body}");
-            Ok(())
-        })
-        .await
-        .unwrap();
-    };
-    ready().await;
+    wait::eventually("the operator is ready", async || {
+        let (status, body) = readiness(&operator).await?;
+        anyhow::ensure!(status == 200 && body.lines().count() == 1, "{body}");
+        Ok(())
+    })
+    .await
+    .unwrap();
 
     // What it made goes when its installation goes, and a later one takes it over.
     let first = account_uid(api, namespace);
@@ -75,8 +75,7 @@ async fn without_crds_the_operator_says_what_to_install_and_waits() {
     let authority = api.get(&[MADE[0], "-n", namespace]).unwrap()["data"].clone();
     let delete = ["delete", "serviceaccount", OPERATOR, "-n", namespace];
     api.kubectl(&delete, "").unwrap();
-    api.apply(namespace, &rbac(namespace).unwrap()).unwrap();
-    api.kubeconfig_of(namespace, OPERATOR).unwrap();
+    make_operator_account(api, namespace).unwrap();
     operator.restart().await.unwrap();
     let second = account_uid(api, namespace);
     assert_ne!(first, second);

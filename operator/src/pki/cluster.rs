@@ -12,7 +12,7 @@ use super::{Authority, Error};
 use crate::owner::Owner;
 use crate::source::kubernetes::FIELD_MANAGER;
 
-/// Secret in the operator's namespace; created once, never overwritten.
+/// Secret in the operator's namespace; created once, its content is never overwritten.
 pub const SECRET: &str = "hangar-operator-tls";
 
 /// ConfigMap in the operator's namespace with what gateways trust, under [`CA_KEY`].

@@ -156,7 +156,7 @@ impl Kubernetes {
                 Vec::new()
             }
             Ok(watcher::Event::InitDone) => {
-                self.troubles.clear(K::KIND);
+                self.troubles.clear(K::KIND, scope);
                 let changes = relist.finish(scope);
                 for change in &changes {
                     self.forget(change);
@@ -164,10 +164,11 @@ impl Kubernetes {
                 changes
             }
             Ok(watcher::Event::Apply(object)) => {
-                self.troubles.clear(K::KIND);
+                self.troubles.clear(K::KIND, scope);
                 relist.apply(scope, self.object(object))
             }
             Ok(watcher::Event::Delete(object)) => {
+                self.troubles.clear(K::KIND, scope);
                 let namespace = object.namespace().unwrap_or_default();
                 let id = ObjectId::new(K::KIND, namespace, object.name_any());
                 let changes = relist.delete(scope, &id);
@@ -180,7 +181,7 @@ impl Kubernetes {
                 self.metrics.source_error(K::KIND.as_str());
                 let words = trouble::words(K::KIND, &error);
                 tracing::warn!(kind = %K::KIND, error = words, "watch failed; it is tried again");
-                self.troubles.set(K::KIND, words);
+                self.troubles.set(K::KIND, scope, words);
                 Vec::new()
             }
         }

@@ -2,39 +2,42 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hangar_operator_core::ObjectKind;
 use kube::core::Status;
 use kube::runtime::watcher;
 
-/// The latest failure of each kind that has not been read since.
+/// The latest failure of each watch that has read nothing since. Watches of a kind are numbered:
+/// one for each namespace, where only some are watched.
 #[derive(Clone, Debug, Default)]
-pub struct Troubles(Arc<Mutex<BTreeMap<&'static str, String>>>);
+pub struct Troubles(Arc<Mutex<Latest>>);
+
+type Latest = BTreeMap<(&'static str, usize), String>;
 
 // === impl Troubles ===
 
 impl Troubles {
-    pub fn set(&self, kind: ObjectKind, words: String) {
-        self.lock().insert(kind.as_str(), words);
+    pub fn set(&self, kind: ObjectKind, scope: usize, words: String) {
+        self.lock().insert((kind.as_str(), scope), words);
     }
 
-    /// The kind was read.
-    pub fn clear(&self, kind: ObjectKind) {
-        self.lock().remove(kind.as_str());
+    /// This watch read something.
+    pub fn clear(&self, kind: ObjectKind, scope: usize) {
+        self.lock().remove(&(kind.as_str(), scope));
     }
 
-    /// One line a kind; empty when there is nothing to say.
+    /// One line a watch; empty when there is nothing to say.
     pub fn lines(&self) -> String {
         let mut text = String::new();
-        for (kind, words) in self.lock().iter() {
+        for ((kind, _), words) in self.lock().iter() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{kind}: {words}");
         }
         text
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, String>> {
+    fn lock(&self) -> MutexGuard<'_, Latest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -53,7 +56,7 @@ pub fn words(kind: ObjectKind, error: &watcher::Error) -> String {
             status.message
         ),
         Some(status) => format!("the cluster answered {}: {}", status.code, status.message),
-        None => chain(error),
+        None => crate::chain(error),
     }
 }
 
@@ -68,21 +71,6 @@ fn status(error: &watcher::Error) -> Option<&Status> {
         | watcher::Error::WatchFailed(_)
         | watcher::Error::NoResourceVersion => None,
     }
-}
-
-fn chain(error: &watcher::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some of these errors print their cause themselves.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

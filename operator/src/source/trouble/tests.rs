@@ -26,14 +26,33 @@ fn anything_else_is_said_once() {
     assert_eq!(said.matches("etcd has no leader").count(), 1, "{said}");
 }
 
+/// The library prints the cause in the error itself, and gives it as its source too.
+#[test]
+fn a_cause_that_the_error_prints_is_not_repeated() {
+    let lost = kube::Error::Service("connection refused".into());
+    let error = watcher::Error::WatchStartFailed(lost);
+    let said = words(ObjectKind::Secret, &error);
+    assert_eq!(said.matches("connection refused").count(), 1, "{said}");
+}
+
 #[test]
 fn what_was_read_is_no_trouble_any_more() {
     let troubles = Troubles::default();
     assert_eq!(troubles.lines(), "");
-    troubles.set(ObjectKind::Secret, "first".to_owned());
-    troubles.set(ObjectKind::Secret, "second".to_owned());
-    troubles.set(ObjectKind::McpUpstream, "third".to_owned());
+    troubles.set(ObjectKind::Secret, 0, "first".to_owned());
+    troubles.set(ObjectKind::Secret, 0, "second".to_owned());
+    troubles.set(ObjectKind::McpUpstream, 0, "third".to_owned());
     assert_eq!(troubles.lines(), "McpUpstream: third\nSecret: second\n");
-    troubles.clear(ObjectKind::Secret);
+    troubles.clear(ObjectKind::Secret, 0);
     assert_eq!(troubles.lines(), "McpUpstream: third\n");
+}
+
+/// One namespace that can be read says nothing of another that cannot.
+#[test]
+fn each_watch_of_a_kind_has_its_own_trouble() {
+    let troubles = Troubles::default();
+    troubles.set(ObjectKind::Secret, 0, "first".to_owned());
+    troubles.set(ObjectKind::Secret, 1, "second".to_owned());
+    troubles.clear(ObjectKind::Secret, 0);
+    assert_eq!(troubles.lines(), "Secret: second\n");
 }
