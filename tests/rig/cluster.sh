@@ -2,6 +2,8 @@
 # A real Kubernetes for tests, from source, without Docker, images or internet.
 #
 #   cluster.sh build [api|control|node]           build what is missing into the cache
+#   cluster.sh build helm|prometheus              the same; prints the path of the program
+#   cluster.sh obstacle                           says why no node can run here, or nothing
 #   cluster.sh up api|control|node STATE          api: etcd + kube-apiserver on loopback
 #                                                 control: + controller-manager, scheduler
 #                                                 node: the same + containerd, kubelet,
@@ -11,11 +13,14 @@
 #                                                 cluster's network namespace at level node
 #   cluster.sh stop|kill|start|restart STATE COMPONENT
 #   cluster.sh expire STATE                       watches and list tokens so far get 410
-#   cluster.sh image NAME ROOTFS OUT.tar [ARGV0]  pack a folder as an OCI image, no daemon
+#   cluster.sh image NAME ROOTFS OUT.tar [CONFIG] pack a folder as an OCI image, no daemon;
+#                                                 CONFIG is the image's, as JSON
 #   cluster.sh load STATE OUT.tar                 import it into the node's containerd
 #
 # CLUSTER_CACHE (default ~/.cache/hangar/tools) holds the built programs.
 # CLUSTER_NO_BUILD=1 makes a missing program an error instead of a build.
+# Level node takes containerd, runc, nftables, conntrack, iproute2 and the CNI plugins from
+# the machine, or unpacks Debian's into the cache where one is missing.
 # KUBEBUILDER_ASSETS, when set, is where the programs are; nothing is built then.
 set -euo pipefail
 umask 022
@@ -29,71 +34,6 @@ say() { printf '%s\n' "cluster: $*" >&2; }
 die() { say "$*"; exit 1; }
 now() { date +%s%N; }
 since() { local d=$(( ($(now) - $1) / 10000000 )); printf '%d.%02ds' $((d / 100)) $((d % 100)); }
-
-# ---- build ------------------------------------------------------------------
-key() { # the cache folder: one per pinned dependency set and Go version
-    printf '%s' "$(cat "$TOOLS/go.mod" "$TOOLS/go.sum" "$TOOLS"/cmd/*/*.go "$TOOLS/pause.c" | sha256sum | cut -c1-12)-$(GOTOOLCHAIN=local go env GOVERSION)"
-}
-build() {
-    local level=${1:-node} t0 p missing=()
-    local want="etcd=go.etcd.io/etcd/server/v3 kube-apiserver=k8s.io/kubernetes/cmd/kube-apiserver kubectl=k8s.io/kubernetes/cmd/kubectl"
-    case $level in control|node) want+=" kube-controller-manager=k8s.io/kubernetes/cmd/kube-controller-manager kube-scheduler=k8s.io/kubernetes/cmd/kube-scheduler" ;; esac
-    case $level in node) want+=" kubelet=k8s.io/kubernetes/cmd/kubelet kube-proxy=k8s.io/kubernetes/cmd/kube-proxy coredns=./cmd/coredns" ;; esac
-    if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
-        BIN=$KUBEBUILDER_ASSETS
-        for p in $want; do [[ -x $BIN/${p%%=*} ]] || die "${p%%=*} is missing in KUBEBUILDER_ASSETS=$BIN: put it there, or unset the variable to build it"; done
-        [[ $level != node ]] || die "level node needs the images that only a build makes: unset KUBEBUILDER_ASSETS"
-        return 0
-    fi
-    command -v go >/dev/null || die "go is missing: install Go $(sed -n 's/^go //p' "$TOOLS/go.mod") or newer, or set KUBEBUILDER_ASSETS"
-    BIN=$CACHE/$(key)
-    mkdir -p "$BIN"
-    exec 9>"$BIN/.lock"; flock 9
-    for p in $want; do [[ -x $BIN/${p%%=*} ]] || missing+=("$p"); done
-    if ((${#missing[@]})); then
-        [[ ${CLUSTER_NO_BUILD:-0} != 1 ]] || die "${missing[*]%%=*} not built in $BIN: run \`cargo verify\` (it builds them once)"
-        t0=$(now)
-        local v=k8s.io/component-base/version out=$BIN/.out
-        rm -rf "$out"; mkdir "$out"
-        (cd "$TOOLS" && GOTOOLCHAIN=local GOFLAGS=-buildvcs=false CGO_ENABLED=0 go build -trimpath \
-            -ldflags "-s -w -X $v.gitVersion=$KUBE_VERSION -X $v.gitMajor=1 -X $v.gitMinor=37 -X $v.gitTreeState=clean -X $v.gitCommit=0 -X $v.buildDate=2026-01-01T00:00:00Z" \
-            -o "$out/" "${missing[@]#*=}")
-        [[ ! -e $out/server ]] || mv "$out/server" "$out/etcd"
-        mv "$out"/* "$BIN/"; rmdir "$out"
-        say "built $(printf '%s ' "${missing[@]%%=*}")in $(since "$t0")"
-    fi
-    if [[ $level == node && ! -e $BIN/coredns.tar ]]; then
-        t0=$(now)
-        local r=$BIN/.root
-        rm -rf "$r"; mkdir -p "$r"
-        gcc -static -Os -s -o "$r/pause" "$TOOLS/pause.c"
-        image rig.local/pause:1 "$r" "$BIN/pause.tar" /pause
-        rm "$r/pause"; cp "$BIN/coredns" "$r/"
-        image rig.local/coredns:1 "$r" "$BIN/coredns.tar" /coredns
-        rm -rf "$r"
-        say "packed the pause and coredns images in $(since "$t0")"
-    fi
-    flock -u 9; exec 9>&-
-}
-image() { # NAME ROOTFS OUT.tar [ARGV0]: an OCI image layout in a tar, for `ctr images import`
-    local name=$1 root=$2 out=$3 argv0=${4:-} d blob
-    d=$(mktemp -d); mkdir -p "$d/blobs/sha256"
-    tar -C "$root" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$d/layer" .
-    put() { local s; s=$(sha256sum "$1" | cut -d' ' -f1); mv "$1" "$d/blobs/sha256/$s"; echo "$s"; }
-    local ls cs ms size
-    size=$(stat -c %s "$d/layer"); ls=$(put "$d/layer")
-    printf '{"architecture":"amd64","os":"linux","config":{"Env":["PATH=/:/bin:/usr/bin"]%s},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
-        "${argv0:+,\"Entrypoint\":[\"$argv0\"]}" "$ls" >"$d/config"
-    local csize; csize=$(stat -c %s "$d/config"); cs=$(put "$d/config")
-    printf '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:%s","size":%d},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"sha256:%s","size":%d}]}' \
-        "$cs" "$csize" "$ls" "$size" >"$d/manifest"
-    local msize; msize=$(stat -c %s "$d/manifest"); ms=$(put "$d/manifest")
-    printf '{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"sha256:%s","size":%d,"annotations":{"io.containerd.image.name":"%s","org.opencontainers.image.ref.name":"%s"},"platform":{"architecture":"amd64","os":"linux"}}]}' \
-        "$ms" "$msize" "$name" "${name##*:}" >"$d/index.json"
-    printf '{"imageLayoutVersion":"1.0.0"}' >"$d/oci-layout"
-    tar -C "$d" --mtime=@0 --owner=0 --group=0 --numeric-owner -cf "$out.part" oci-layout index.json blobs
-    mv "$out.part" "$out"; rm -rf "$d"
-}
 
 # ---- processes --------------------------------------------------------------
 # At level node everything runs in a sandbox: mount, network, PID, IPC and UTS
@@ -189,13 +129,14 @@ prepare() {
     ADMIN_TOKEN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
     (umask 077; printf '%s,admin,admin,"system:masters"\n' "$ADMIN_TOKEN" >"$d/tokens.csv")
     local n; for n in admin kube-controller-manager kube-scheduler kubelet kube-proxy; do [[ ! -e $d/$n.key ]] || kubeconfig "$n"; done
-    printf '%s=%s\n' LEVEL "$LEVEL" ADDR "$ADDR" API_PORT "$API_PORT" ETCD_PORT "$ETCD_PORT" PEER_PORT "$PEER_PORT" ADMIN_TOKEN "$ADMIN_TOKEN" BIN "$BIN" >"$STATE/env.part"
+    printf '%s=%s\n' LEVEL "$LEVEL" ADDR "$ADDR" API_PORT "$API_PORT" ETCD_PORT "$ETCD_PORT" PEER_PORT "$PEER_PORT" ADMIN_TOKEN "$ADMIN_TOKEN" BIN "$BIN" NODE_ROOT "$NODE_ROOT" >"$STATE/env.part"
     mv "$STATE/env.part" "$STATE/env"
 }
 state() { # STATE: load it
     STATE=$(realpath -m "$1")
     [[ -e $STATE/env ]] || die "no cluster in $STATE"
     . "$STATE/env"
+    [[ $LEVEL != node ]] || node_path
 }
 
 # ---- components -------------------------------------------------------------
@@ -234,7 +175,9 @@ start() {
         wait_for containerd 30 rig ctr version ;;
     kubelet)
         spawn kubelet "$BIN/kubelet" --config="$STATE/node/kubelet.yaml" --kubeconfig="$STATE/kubeconfig/kubelet" \
-            --hostname-override=node1 --node-ip="$ADDR" --root-dir=/var/lib/kubelet --cert-dir=/var/lib/kubelet/pki ;;
+            --hostname-override=node1 --node-ip="$ADDR" --root-dir=/var/lib/kubelet --cert-dir=/var/lib/kubelet/pki
+        # One that loses containerd while it starts would end, and nobody starts it again.
+        wait_for kubelet 60 rig curl -sf http://127.0.0.1:10248/healthz ;;
     kube-proxy)
         spawn kube-proxy "$BIN/kube-proxy" --config="$STATE/node/kube-proxy.yaml" ;;
     *) die "no component $1" ;;
@@ -248,6 +191,7 @@ components() {
     esac
 }
 
+. "$HERE/build.sh"
 . "$HERE/node.sh"
 
 # ---- commands ---------------------------------------------------------------
@@ -255,7 +199,7 @@ up() {
     local level=$1 t0 t1 c; t0=$(now)
     STATE=$(realpath -m "$2")
     [[ $level =~ ^(api|control|node)$ ]] || die "level: api, control or node"
-    [[ $level != node ]] || node_missing
+    [[ $level != node || -z $(node_obstacle) ]] || die "$(node_obstacle)"
     case $STATE/ in /run/* | /var/lib/* | /var/log/* | /proc/* | /sys/*) die "the state folder cannot lie in ${STATE%/*}: the sandbox hides it" ;; esac
     build "$level"
     if [[ -e $STATE/env ]]; then
@@ -265,7 +209,7 @@ up() {
         LEVEL=$level; mkdir -p "$STATE"; prepare
     fi
     CGROUP=/rig-$(printf '%s' "$STATE" | sha256sum | cut -c1-8)
-    if [[ $LEVEL == node ]]; then node_files; cgroups make; sandbox; fi
+    if [[ $LEVEL == node ]]; then node_path; node_files; cgroups make; sandbox; fi
     for c in $(components); do
         t1=$(now)
         if ! alive "$c"; then start "$c"; say "$c up in $(since "$t1")"; fi
@@ -333,7 +277,12 @@ expire() { # compact etcd at its newest revision, and give the API server a new 
 main() { # one function, so that the file can be changed while it runs
 local cmd=${1:-help}; shift || true
 case $cmd in
-build) build "${1:-node}"; echo "$BIN" ;;
+build) case ${1:-node} in
+    api|control|node) build "${1:-node}"; echo "$BIN" ;;
+    helm|prometheus) build_beside "$1"; echo "$PROGRAM" ;;
+    *) die "build what: api, control, node, helm or prometheus" ;;
+    esac ;;
+obstacle) node_obstacle ;;
 up) up "$1" "$2" ;;
 down) down "$@" ;;
 status) status "$1" ;;
@@ -346,7 +295,7 @@ restart) state "$1"; halt "$2" KILL; start "$2" ;;
 expire) state "$1"; expire ;;
 image) image "$@" ;;
 load) state "$1"; [[ $LEVEL == node ]] || die "only at level node"; rig ctr -n k8s.io images import "$(realpath "$2")" ;;
-*) sed -n '2,22s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+*) sed -n '2,27s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
 }
 main "$@"; exit

@@ -1,5 +1,5 @@
 # Level node of cluster.sh: its files, its sandbox and its cgroups; sourced, not run.
-# Uses STATE, ADDR and CGROUP of cluster.sh.
+# Uses STATE, ADDR and CGROUP of cluster.sh, CNI_BIN of build.sh.
 node_files() {
     local n=$STATE/node p=$STATE/pki
     mkdir -p "$n"/{cni,kubelet,containerd}
@@ -33,7 +33,10 @@ ip link add node0 type veth peer name node0p
 ip addr add "$ADDR/24" dev node0
 ip link set node0p up; ip link set node0 up
 ip route add default dev node0
-sysctl -qw net.ipv4.ip_forward=1 net.bridge.bridge-nf-call-iptables=1 || true
+echo 1 >/proc/sys/net/ipv4/ip_forward
+# Not in every kernel; where it is, answers of a pod on the same bridge need it.
+f=/proc/sys/net/bridge/bridge-nf-call-iptables
+[ ! -e $f ] || echo 1 >$f
 touch "$STATE/pid/sandbox.ready"
 trap 'exit 0' TERM
 while :; do sleep 86400 & wait $! || true; done
@@ -50,7 +53,7 @@ disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.snapshotter.
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+    bin_dir = "$CNI_BIN"
     conf_dir = "$n/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
@@ -60,8 +63,7 @@ Y
     cat >"$n/cni/10-rig.conflist" <<'Y'
 {"cniVersion": "1.0.0", "name": "rig", "plugins": [
   {"type": "bridge", "bridge": "cni0", "isGateway": true, "hairpinMode": true, "ipMasq": false,
-   "ipam": {"type": "host-local", "dataDir": "/run/cni-ipam", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
-  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+   "ipam": {"type": "host-local", "dataDir": "/run/cni-ipam", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 Y
     cat >"$n/kubelet.yaml" <<Y
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -181,12 +183,16 @@ sandbox() {
     wait_for sandbox 20 test -e "$STATE/pid/sandbox.ready" || { cat "$STATE/log/sandbox.log" >&2; return 1; }
     cat "/proc/$outer/task/$outer/children" | tr -d ' ' >"$STATE/pid/sandbox"
 }
-cgroups() { # make|remove the cluster's own cgroups (v1: one in each hierarchy)
-    local h g
-    for h in /sys/fs/cgroup/*/; do
-        g=$h${CGROUP#/}
+cgroup_folders() { # of the cluster: one in each v1 hierarchy, or the one of v2
+    local h
+    if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then echo "/sys/fs/cgroup$CGROUP"; return; fi
+    for h in /sys/fs/cgroup/*/; do echo "$h${CGROUP#/}"; done
+}
+cgroups() { # make|remove the cluster's own cgroups
+    local g
+    for g in $(cgroup_folders); do
         case $1 in
-        make) [[ $h == */unified/ ]] || mkdir -p "$g" ;;  # runc adds that one itself
+        make) [[ $g == */unified/* ]] || mkdir -p "$g" ;;  # runc adds that one itself
         remove) # a killed process leaves its cgroup a moment later
             for _ in {1..30}; do
                 [[ -d $g ]] || break
@@ -196,9 +202,22 @@ cgroups() { # make|remove the cluster's own cgroups (v1: one in each hierarchy)
         esac
     done
 }
-node_missing() {
-    local c
-    for c in containerd runc nft conntrack ip; do command -v "$c" >/dev/null || die "$c is missing: apt-get install --no-install-recommends containerd runc containernetworking-plugins nftables conntrack iproute2"; done
-    [[ -x /usr/lib/cni/bridge ]] || die "the CNI plugins are missing (containernetworking-plugins)"
-    (( EUID == 0 )) || die "level node needs root"
+node_obstacle() { # why no node can run on this machine, in one sentence; nothing where one can
+    local c root=/sys/fs/cgroup
+    if (( EUID != 0 )); then echo "a node needs root"; return; fi
+    if ! unshare --mount --net --pid --ipc --uts --fork --mount-proc true 2>/dev/null; then
+        echo "root may not make namespaces here (in a container: run it privileged)"; return
+    fi
+    if [[ -e $root/cgroup.controllers ]]; then
+        for c in cpu cpuset memory pids; do
+            grep -qw "$c" $root/cgroup.controllers || { echo "the cgroup controller $c is not available here"; return; }
+        done
+    else root+=/memory; fi
+    if ! { mkdir "$root/rig-probe-$$" && rmdir "$root/rig-probe-$$"; } 2>/dev/null; then
+        echo "root may not make cgroups in $root (in a container: run it privileged)"; return
+    fi
+    if [[ -n $(debian_missing) ]] && ! { command -v apt-get && command -v dpkg; } >/dev/null; then
+        echo "these programs are missing and there is no apt-get to fetch them: $(debian_missing | cut -d= -f1 | tr '\n' ' ')"; return
+    fi
+    command -v go >/dev/null || echo "Go is missing, which builds Kubernetes"
 }

@@ -20,6 +20,7 @@ pub mod python;
 pub mod scripted;
 pub mod sse;
 pub mod stack;
+pub mod teller;
 pub mod tmpfs;
 pub mod wait;
 pub mod watchdog;

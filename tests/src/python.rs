@@ -63,6 +63,43 @@ pub async fn run_client(url: &str, key: Option<&str>, log_folder: &Path) -> Resu
         .context("a step is not JSON")
 }
 
+/// One governed task with one consent.
+#[derive(Debug)]
+pub struct Consent<'a> {
+    pub url: &'a str,
+    pub key: &'a str,
+    pub tool: &'a str,
+    /// JSON of the call's arguments.
+    pub arguments: &'a str,
+    /// JSON of what is accepted with.
+    pub content: &'a str,
+}
+
+/// Runs a client through that task; gives the text of its result.
+pub async fn run_consent(consent: &Consent<'_>, log_folder: &Path) -> Result<String> {
+    let Consent {
+        url,
+        key,
+        tool,
+        arguments,
+        content,
+    } = consent;
+    let script = "consent.py";
+    let mut process = program(script, log_folder)?
+        .args([*url])
+        .args(["--key", key, "--tool", tool])
+        .args(["--arguments", arguments, "--content", content])
+        .start()?;
+    let status = process.end(CLIENT_BOUND).await?;
+    let lines = process.all_lines().await?;
+    ensure!(
+        status.success(),
+        "the Python client failed; see {}",
+        log_folder.join(format!("{script}.log")).display()
+    );
+    lines.into_iter().last().context("no result")
+}
+
 fn program(script: &str, log_folder: &Path) -> Result<Program> {
     let path = peers().join(script);
     Ok(Program::other(script, &interpreter()?, log_folder)

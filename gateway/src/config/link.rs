@@ -32,18 +32,28 @@ pub enum Error {
     File { path: PathBuf, source: io::Error },
     #[error("{0} holds no PEM certificate")]
     NoCertificate(PathBuf),
-    #[error("CA certificate cannot be used")]
-    Tls(#[source] rustls::Error),
+    #[error("CA certificate of {path} cannot be used")]
+    Tls {
+        path: PathBuf,
+        source: rustls::Error,
+    },
     #[error("operator URL must be https://HOST:PORT")]
     Url,
-    #[error("operator cannot be reached")]
-    Connect(#[source] hyper_util::client::legacy::Error),
-    #[error("operator did not answer within {}s", REQUEST_TIMEOUT.as_secs())]
-    Timeout,
+    #[error("operator {operator} cannot be reached")]
+    Connect {
+        operator: String,
+        source: hyper_util::client::legacy::Error,
+    },
+    #[error("operator {operator} did not answer within {}s", REQUEST_TIMEOUT.as_secs())]
+    Timeout { operator: String },
     #[error("answer of the operator broke off")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("operator refused the subscription with {status}: {reason}: {message}")]
+    #[error(
+        "operator {operator} refused the subscription with the token of {token}: {status} {reason}: {message}"
+    )]
     Refused {
+        operator: String,
+        token: PathBuf,
         status: StatusCode,
         reason: String,
         message: String,
@@ -96,7 +106,13 @@ impl Link {
             .body(Full::new(Bytes::from(body)))
             .map_err(|_| Error::Url)?;
         let exchange = async {
-            let response = client.request(request).await.map_err(Error::Connect)?;
+            let response = client
+                .request(request)
+                .await
+                .map_err(|source| Error::Connect {
+                    operator: self.operator.to_string(),
+                    source,
+                })?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_UPDATE_BYTES)
                 .collect()
@@ -107,7 +123,11 @@ impl Link {
         };
         let result = tokio::time::timeout(REQUEST_TIMEOUT, exchange)
             .await
-            .unwrap_or(Err(Error::Timeout));
+            .unwrap_or_else(|_| {
+                Err(Error::Timeout {
+                    operator: self.operator.to_string(),
+                })
+            });
         if result.is_err() {
             // The next attempt reads the CA again and shakes hands anew.
             self.client = None;
@@ -121,6 +141,8 @@ impl Link {
             message: "no reason was given".into(),
         });
         Err(Error::Refused {
+            operator: self.operator.to_string(),
+            token: self.token.clone(),
             status,
             reason: refused.reason,
             message: refused.message,
@@ -146,10 +168,10 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::File { .. } => "file",
-            Self::NoCertificate(_) | Self::Tls(_) => "trust",
+            Self::NoCertificate(_) | Self::Tls { .. } => "trust",
             Self::Url => "url",
-            Self::Connect(_) => "connect",
-            Self::Timeout => "timeout",
+            Self::Connect { .. } => "connect",
+            Self::Timeout { .. } => "timeout",
             Self::Body(_) => "broken",
             Self::Refused { .. } => "refused",
             Self::Message(_) => "message",
@@ -165,10 +187,14 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 }
 
 fn connect_with(pem: &[u8], path: &Path) -> Result<OperatorClient, Error> {
+    let unusable = |source| Error::Tls {
+        path: path.into(),
+        source,
+    };
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
         let certificate = certificate.map_err(|_| Error::NoCertificate(path.into()))?;
-        roots.add(certificate).map_err(Error::Tls)?;
+        roots.add(certificate).map_err(unusable)?;
     }
     if roots.is_empty() {
         return Err(Error::NoCertificate(path.into()));
@@ -176,7 +202,7 @@ fn connect_with(pem: &[u8], path: &Path) -> Result<OperatorClient, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(Error::Tls)?
+        .map_err(unusable)?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = ServerName::try_from(SERVER_NAME).map_err(|_| Error::Url)?;

@@ -6,7 +6,6 @@ mod play;
 mod quickstart;
 mod stage;
 mod story;
-mod teller;
 
 #[cfg(test)]
 mod tests;

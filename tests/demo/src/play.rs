@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use hangar_tests::teller::Teller;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::stage::{Stage, Upstream};
 use crate::story::Story;
-use crate::teller::Teller;
 use crate::{binaries, quickstart};
 
 /// Plays the story of one governed task on the shipped binaries: an MCP server, an operator that

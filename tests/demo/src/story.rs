@@ -9,12 +9,12 @@ use std::io::Write;
 use anyhow::{Result, ensure};
 use hangar_tests::client::{Client, Reply};
 use hangar_tests::envelope::Envelope;
+use hangar_tests::teller::Teller;
 use serde_json::{Value, json};
 
 use crate::curl;
 use crate::quickstart::Caller;
 use crate::stage::Stage;
-use crate::teller::Teller;
 
 /// Everything a step needs.
 #[derive(Debug)]

@@ -7,7 +7,9 @@ use std::process::Command;
 use hangar_tests::envelope::Envelope;
 use serde_json::json;
 
-use crate::{binaries, curl, quickstart, teller::Teller};
+use hangar_tests::teller::Teller;
+
+use crate::{binaries, curl, quickstart};
 
 const UPSTREAM: &str = "
 kind: McpUpstream

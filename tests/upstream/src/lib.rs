@@ -27,23 +27,28 @@ use tokio::net::TcpListener;
 use crate::{control::Control, server::Server};
 
 /// Serves until the process ends, and logs `listening` with the URL of the MCP endpoint.
-pub async fn run(listener: TcpListener) -> anyhow::Result<()> {
+///
+/// `allow_hosts` are names that it may be called by, beside those of this machine: the SDK refuses
+/// any other, so that no web page reaches the server through a rebound name.
+pub async fn run(listener: TcpListener, allow_hosts: Vec<String>) -> anyhow::Result<()> {
     let address = listener
         .local_addr()
         .context("the listener has no address")?;
     tracing::info!(mcp = format!("http://{address}/mcp"), "listening");
-    axum::serve(listener, router())
+    axum::serve(listener, router(allow_hosts))
         .await
         .context("the listener failed")
 }
 
-fn router() -> Router {
+fn router(allow_hosts: Vec<String>) -> Router {
     let control = Arc::new(Control::default());
     let server = Server::new(TaskManager::new(), Arc::clone(&control));
+    let mut config = StreamableHttpServerConfig::default().with_legacy_session_mode(false);
+    config.allowed_hosts.extend(allow_hosts);
     let mcp = StreamableHttpService::new(
         move || Ok(server.clone()),
         Arc::new(NeverSessionManager::default()),
-        StreamableHttpServerConfig::default().with_legacy_session_mode(false),
+        config,
     );
     Router::new()
         .route_service("/mcp", mcp)

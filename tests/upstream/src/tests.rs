@@ -21,7 +21,7 @@ const VERSION: &str = "2026-07-28";
 async fn mk_peer() -> Peer {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(super::run(listener));
+    tokio::spawn(super::run(listener, Vec::new()));
     let http = Client::builder(TokioExecutor::new()).build_http();
     Peer { address, http }
 }

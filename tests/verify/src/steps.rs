@@ -39,7 +39,7 @@ const COMMON: &[Tool] = &[
 /// Everything.
 pub(crate) fn all() -> Vec<Step> {
     let mut steps = vec![tools(), format(), python(), kubernetes(), lints()];
-    steps.extend([binaries(), tidy(), tests(), demo()]);
+    steps.extend([binaries(), tidy(), tests(), demo(), e2e()]);
     steps
 }
 
@@ -108,6 +108,11 @@ fn tests() -> Step {
 /// Of every crate, those in the harness included: a unit test needs no tool.
 fn unit_tests() -> Step {
     Step::cargo("unit tests", &["test", "--workspace", "--lib", "--bins"])
+}
+
+/// On a real cluster. Says loudly that it was skipped where no node can run.
+fn e2e() -> Step {
+    Step::cargo("e2e", &["run", "--quiet", "--package", "hangar-e2e"])
 }
 
 fn demo() -> Step {

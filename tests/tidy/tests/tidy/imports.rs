@@ -32,6 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hangar-tests", &[]),
     ("hangar-demo", &["hangar-tests"]),
     ("hangar-demo-upstream", &[]),
+    ("hangar-e2e", &["hangar-tests"]),
     ("hangar-tidy", &[]),
     ("hangar-verify", &[]),
 ];

@@ -28,7 +28,7 @@ fn every_default_port_is_in_the_readme() {
 }
 
 /// The ports of literals like `0.0.0.0:8080`; port 0 is none.
-fn listening(text: &str) -> BTreeSet<String> {
+pub(crate) fn listening(text: &str) -> BTreeSet<String> {
     let port = |literal: &str| {
         let port = literal.strip_prefix("0.0.0.0:")?;
         (port != "0").then(|| port.to_owned())

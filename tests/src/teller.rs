@@ -7,7 +7,7 @@ use anyhow::Result;
 
 /// Tells the story to a writer.
 #[derive(Debug)]
-pub(crate) struct Teller<W> {
+pub struct Teller<W> {
     out: W,
     step: usize,
     pastes: Vec<Paste>,
@@ -22,7 +22,7 @@ struct Paste {
 // === impl Teller ===
 
 impl<W: Write> Teller<W> {
-    pub(crate) fn new(out: W) -> Self {
+    pub fn new(out: W) -> Self {
         Self {
             out,
             step: 0,
@@ -31,25 +31,25 @@ impl<W: Write> Teller<W> {
     }
 
     /// The heading of the next step, before its work begins: it is the progress too.
-    pub(crate) fn step(&mut self, title: &str) -> Result<()> {
+    pub fn step(&mut self, title: &str) -> Result<()> {
         self.step += 1;
         writeln!(self.out, "\n{:2}  {title}", self.step)?;
         Ok(self.out.flush()?)
     }
 
     /// One line of what was sent or came back.
-    pub(crate) fn say(&mut self, text: impl Display) -> Result<()> {
+    pub fn say(&mut self, text: impl Display) -> Result<()> {
         writeln!(self.out, "    {text}")?;
         Ok(self.out.flush()?)
     }
 
     /// The promise that the step has just shown.
-    pub(crate) fn held(&mut self, promise: &str, words: &str) -> Result<()> {
+    pub fn held(&mut self, promise: &str, words: &str) -> Result<()> {
         self.say(format_args!("=> {promise}: {words}"))
     }
 
     /// A line to try the current step by hand, kept for [`Teller::pastes`].
-    pub(crate) fn paste(&mut self, command: impl Into<String>) {
+    pub fn paste(&mut self, command: impl Into<String>) {
         self.pastes.push(Paste {
             step: self.step,
             command: command.into(),
@@ -57,7 +57,7 @@ impl<W: Write> Teller<W> {
     }
 
     /// All lines to try.
-    pub(crate) fn pastes(&mut self) -> Result<()> {
+    pub fn pastes(&mut self) -> Result<()> {
         writeln!(self.out, "\nEverything stays up. To try a step again:\n")?;
         for Paste { step, command } in &self.pastes {
             writeln!(self.out, "# step {step}\n{command}\n")?;
@@ -66,7 +66,7 @@ impl<W: Write> Teller<W> {
         Ok(self.out.flush()?)
     }
 
-    pub(crate) fn end(&mut self) -> Result<()> {
+    pub fn end(&mut self) -> Result<()> {
         writeln!(self.out, "\nEvery step held.")?;
         Ok(self.out.flush()?)
     }
