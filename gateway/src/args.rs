@@ -53,7 +53,7 @@ pub struct Run {
         default_value = "0.0.0.0:8080"
     )]
     pub mcp_address: SocketAddr,
-    /// Where /metrics, /livez and /readyz are served.
+    /// Where /metrics, /livez, /readyz and /startupz are served.
     #[arg(
         long,
         env = "HANGAR_METRICS_ADDRESS",

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use hangar_store::{Options, SqliteStore};
@@ -72,9 +73,7 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     } = args;
     std::fs::create_dir_all(&state_dir)
         .with_context(|| format!("--state-dir {} cannot be made", state_dir.display()))?;
-    let StoreUrl(ledger) = store.unwrap_or_else(|| StoreUrl(state_dir.join("ledger.db")));
-    let store = SqliteStore::open(Options::new(&ledger))
-        .with_context(|| format!("--store {} cannot be opened", ledger.display()))?;
+    let store = open(store, &state_dir)?;
     let metrics = Arc::new(Metrics::new().context("metrics")?);
     let config = Arc::new(Config::default());
     let freshness = Arc::new(Freshness::default());
@@ -88,7 +87,7 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         max_body.0,
     ));
     let subscription = Subscription {
-        link: Link::new(&operator, operator_ca, token_file).context("--operator")?,
+        link: Link::new(&operator, operator_ca.clone(), token_file).context("--operator")?,
         disk: LastKnownGood::new(&state_dir),
         config,
         freshness,
@@ -108,6 +107,8 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     let probes = probe::router(probe::Probed {
         gateway: Arc::clone(&gateway),
         stop: stop.clone(),
+        ca: operator_ca.into(),
+        started: Instant::now(),
     });
     let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
     background.spawn(serve::serve(probe_listener, probes, probes_stop.clone()));
@@ -128,6 +129,12 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     probes_stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), all_ended(background)).await;
     ended
+}
+
+fn open(store: Option<StoreUrl>, state_dir: &Path) -> anyhow::Result<SqliteStore> {
+    let StoreUrl(ledger) = store.unwrap_or_else(|| StoreUrl(state_dir.join("ledger.db")));
+    SqliteStore::open(Options::new(&ledger))
+        .with_context(|| format!("--store {} cannot be opened", ledger.display()))
 }
 
 /// Returns when the process is told to stop, or when a part ended that runs until then: a gateway

@@ -137,8 +137,17 @@ async fn a_gateway_that_never_had_configuration_refuses() {
     let client = gateway.client_of("default", "reports").with_key(ALICE);
     assert_eq!(client.call("echo", json!({})).await.unwrap().status, 503);
     assert!(gateway.scrape().await.unwrap().families().count() > 0);
-    let livez = format!("http://{}/livez", gateway.metrics_address());
-    assert_eq!(hangar_tests::client::get(&livez).await.unwrap().status, 200);
+    let probe = async |path: &str| {
+        let url = format!("http://{}/{path}", gateway.metrics_address());
+        hangar_tests::client::get(&url).await.unwrap()
+    };
+    assert_eq!(probe("livez").await.status, 200);
+    // The kubelet looks for a late certificate once more when the start succeeds.
+    let waiting = probe("startupz").await;
+    assert_eq!(waiting.status, 503);
+    assert!(String::from_utf8_lossy(&waiting.body).contains("ca.crt is missing"));
+    std::fs::write(&setup.operator_ca, "any").unwrap();
+    assert_eq!(probe("startupz").await.status, 200);
     let ended = gateway
         .process()
         .terminate(Duration::from_secs(20))
