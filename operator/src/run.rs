@@ -83,6 +83,8 @@ struct Mode {
     writer: Box<dyn Writer>,
     epochs: Box<dyn EpochStore>,
     authority: pki::Authority,
+    /// What others can take away of the authority.
+    published: Option<pki::cluster::Published>,
     authenticator: Authenticator,
     policy_namespaces: Option<BTreeSet<String>>,
     /// Keeps other operators out of the state folder.
@@ -127,10 +129,7 @@ pub fn main(args: Run) -> ExitCode {
 
 /// Runs until stopped, or until a part fails.
 pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Result<(), Error> {
-    let addresses = AddressRules {
-        allow: args.allow_addresses.clone(),
-        deny: args.deny_addresses.clone(),
-    };
+    let addresses = address_rules(&args);
     let class = args.class.clone();
     let metrics = Metrics::new()?;
     let (mode, shared) = Mode::new(args, metrics.clone()).await?;
@@ -139,6 +138,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         writer,
         epochs,
         authority,
+        published,
         authenticator,
         policy_namespaces,
         lock: _lock,
@@ -184,6 +184,9 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
     parts.spawn("control loop", control.run(changes, stop.clone()));
     parts.spawn("status", reporter.run(stop.clone()));
     parts.spawn("certificate renewal", serving.keep_fresh(stop.clone()));
+    if let Some(published) = published {
+        parts.spawn("authority", published.keep(stop.clone()));
+    }
     parts.spawn(
         "push endpoint",
         serve(listeners.push, tls, push, stop.clone()),
@@ -193,6 +196,13 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         serve(listeners.metrics, Transport::Plain, probes, stop),
     );
     parts.join().await
+}
+
+fn address_rules(args: &Run) -> AddressRules {
+    AddressRules {
+        allow: args.allow_addresses.clone(),
+        deny: args.deny_addresses.clone(),
+    }
 }
 
 /// Tasks that all run as long as the process.
@@ -334,6 +344,7 @@ impl Mode {
         let mode = Self {
             source: Box::new(folder),
             authority: pki::folder::authority(&state, SystemTime::now())?,
+            published: None,
             authenticator: Authenticator::Token(Arc::new(PodToken::load_or_make(&state)?)),
             epochs: Box::new(FolderEpoch::new(state.clone())),
             writer: Box::new(FolderWriter::new(state, shared.metrics.clone())),
@@ -371,10 +382,13 @@ impl Mode {
             metrics: shared.metrics.clone(),
             troubles: shared.troubles.clone(),
         };
+        let now = SystemTime::now();
+        let (authority, published) =
+            pki::cluster::authority(client.clone(), &own, &owner, now).await?;
         let mode = Self {
             source: Box::new(source),
-            authority: pki::cluster::authority(client.clone(), &own, &owner, SystemTime::now())
-                .await?,
+            authority,
+            published: Some(published),
             authenticator: Authenticator::Review(Arc::new(reviewer)),
             epochs: Box::new(ClusterEpoch::new(client.clone(), &own, owner)),
             writer: Box::new(ClusterWriter::new(client, shared.metrics.clone())),

@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+use std::time::Duration;
+
 use hangar_tests::apiserver::{self, ApiServer};
 use hangar_tests::cluster::{OPERATOR, make_operator_account};
 use hangar_tests::operator::Operator;
@@ -15,6 +17,9 @@ const MADE: [&str; 3] = [
     "configmap/hangar-operator-ca",
     "configmap/hangar-operator-state",
 ];
+
+/// The operator looks every 15 s.
+const REPUBLISHED: Duration = Duration::from_mins(1);
 
 /// The one owner of an object.
 fn owner(api: &ApiServer, namespace: &str, object: &str) -> Value {
@@ -63,6 +68,17 @@ async fn without_crds_the_operator_says_what_to_install_and_waits() {
         let (status, body) = readiness(&operator).await?;
         anyhow::ensure!(status == 200 && body.lines().count() == 1, "{body}");
         Ok(())
+    })
+    .await
+    .unwrap();
+
+    // What gateways trust is put back where somebody takes it away.
+    let certificate = api.get(&[MADE[1], "-n", namespace]).unwrap()["data"].clone();
+    api.kubectl(&["delete", MADE[1], "-n", namespace], "")
+        .unwrap();
+    wait::within(REPUBLISHED, "it is published again", async || {
+        let found = api.get(&[MADE[1], "-n", namespace])?;
+        wait::same(&found["data"], &certificate)
     })
     .await
     .unwrap();

@@ -1,12 +1,14 @@
 //! The authority of cluster mode: kept in a Secret, its certificate published in a ConfigMap.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
 use super::{Authority, Error};
 use crate::owner::Owner;
@@ -20,7 +22,44 @@ pub const CONFIG_MAP: &str = "hangar-operator-ca";
 
 pub const CA_KEY: &str = "ca.crt";
 
+/// What gateways trust, as it is published.
+#[derive(Debug)]
+pub struct Published {
+    api: Api<ConfigMap>,
+    map: ConfigMap,
+}
+
 const PRIVATE_KEY: &str = "ca.key";
+/// How often it is looked whether the certificate is still published.
+const REPUBLISH_EVERY: Duration = Duration::from_secs(15);
+
+// === impl Published ===
+
+impl Published {
+    /// Puts the certificate back where somebody took it away or changed it, until stopped: a
+    /// gateway that loses it learns of no edit.
+    pub async fn keep(self, stop: CancellationToken) {
+        let mut due = tokio::time::interval(REPUBLISH_EVERY);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        due.tick().await;
+        while stop.run_until_cancelled(due.tick()).await.is_some() {
+            if let Some(Err(error)) = stop.run_until_cancelled(self.apply()).await {
+                let error = crate::chain(&error);
+                tracing::warn!(error, "certificate of the authority not published again");
+            }
+        }
+    }
+
+    async fn apply(&self) -> Result<(), Error> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let map = Patch::Apply(&self.map);
+        let applied = self.api.patch(CONFIG_MAP, &params, &map).await;
+        applied.map(drop).map_err(|source| Error::Cluster {
+            what: "ConfigMap hangar-operator-ca",
+            source: Box::new(source),
+        })
+    }
+}
 
 /// The kept authority, made when there is none; its certificate is published either way.
 pub async fn authority(
@@ -28,7 +67,7 @@ pub async fn authority(
     namespace: &str,
     owner: &Owner,
     now: SystemTime,
-) -> Result<Authority, Error> {
+) -> Result<(Authority, Published), Error> {
     let authority = keep(&Api::namespaced(client.clone(), namespace), owner, now).await?;
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -39,18 +78,12 @@ pub async fn authority(
         data: Some([(CA_KEY.to_owned(), authority.certificate_pem().to_owned())].into()),
         ..ConfigMap::default()
     };
-    Api::<ConfigMap>::namespaced(client, namespace)
-        .patch(
-            CONFIG_MAP,
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&map),
-        )
-        .await
-        .map_err(|source| Error::Cluster {
-            what: "ConfigMap hangar-operator-ca",
-            source: Box::new(source),
-        })?;
-    Ok(authority)
+    let published = Published {
+        api: Api::namespaced(client, namespace),
+        map,
+    };
+    published.apply().await?;
+    Ok((authority, published))
 }
 
 async fn keep(api: &Api<Secret>, owner: &Owner, now: SystemTime) -> Result<Authority, Error> {
