@@ -46,8 +46,11 @@ pub enum Error {
     },
     #[error("operator {operator} did not answer within {}s", REQUEST_TIMEOUT.as_secs())]
     Timeout { operator: String },
-    #[error("answer of the operator broke off")]
-    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("answer of operator {operator} broke off")]
+    Body {
+        operator: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error(
         "operator {operator} refused the subscription with the token of {token}: {status} {reason}: {message}"
     )]
@@ -117,7 +120,10 @@ impl Link {
             let body = Limited::new(response.into_body(), MAX_UPDATE_BYTES)
                 .collect()
                 .await
-                .map_err(Error::Body)?
+                .map_err(|source| Error::Body {
+                    operator: self.operator.to_string(),
+                    source,
+                })?
                 .to_bytes();
             Ok((status, body))
         };
@@ -172,7 +178,7 @@ impl Error {
             Self::Url => "url",
             Self::Connect { .. } => "connect",
             Self::Timeout { .. } => "timeout",
-            Self::Body(_) => "broken",
+            Self::Body { .. } => "broken",
             Self::Refused { .. } => "refused",
             Self::Message(_) => "message",
         }

@@ -18,22 +18,9 @@ use crate::tools;
 pub struct Cluster {
     state: PathBuf,
     kubeconfig: PathBuf,
-    /// The folder of the Kubernetes programs.
-    bin: PathBuf,
     kubectl: PathBuf,
     helm: PathBuf,
     prometheus: PathBuf,
-}
-
-/// What can be done to a part of the cluster.
-#[derive(Clone, Copy, Debug)]
-pub enum Verb {
-    /// SIGTERM, and SIGKILL after 3 s.
-    Stop,
-    Kill,
-    Start,
-    /// Kill and start.
-    Restart,
 }
 
 /// As much of a log as explains an end.
@@ -57,7 +44,6 @@ impl Cluster {
             kubeconfig: state.join("kubeconfig/admin"),
             kubectl: bin.join("kubectl"),
             state,
-            bin,
             helm,
             prometheus,
         };
@@ -86,20 +72,6 @@ impl Cluster {
         &self.prometheus
     }
 
-    /// Any program that was built for the cluster, by its name.
-    pub fn program(&self, name: &str) -> Result<PathBuf> {
-        let folders = [
-            Some(self.bin.as_path()),
-            self.helm.parent(),
-            self.prometheus.parent(),
-        ];
-        let found = folders.iter().flatten().map(|folder| folder.join(name));
-        found
-            .into_iter()
-            .find(|path| path.is_file())
-            .with_context(|| format!("no program {name} is built for a cluster"))
-    }
-
     /// Puts an image on the node, where pods find it by its name.
     pub fn load(&self, image: &Image) -> Result<()> {
         let args = [
@@ -108,18 +80,6 @@ impl Cluster {
             image.tar().as_os_str(),
         ];
         tools::run(&args).map(drop)
-    }
-
-    /// Does something to `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`,
-    /// `containerd`, `kubelet` or `kube-proxy`.
-    pub fn component(&self, verb: Verb, name: &str) -> Result<()> {
-        let verb = match verb {
-            Verb::Stop => "stop",
-            Verb::Kill => "kill",
-            Verb::Start => "start",
-            Verb::Restart => "restart",
-        };
-        tools::run(&[verb.as_ref(), self.state.as_os_str(), name.as_ref()]).map(drop)
     }
 
     /// A command that runs in the cluster's network, with `KUBECONFIG` and `PATH` set; files and

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use hangar_tests::{repository, watchdog};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::recipe::Recipe;
 use crate::tools;
@@ -47,14 +47,6 @@ pub fn of_dockerfile(name: &str, dockerfile: &Path, folder: &Path) -> Result<Ima
 pub fn of_package(name: &str, package: &str, folder: &Path) -> Result<Image> {
     let shipped = recipe(&repository().join("gateway/Dockerfile"))?;
     of_recipe(name, &shipped.of_package(package)?, folder)
-}
-
-/// An image of one static program, which is its entrypoint.
-pub fn of_binary(name: &str, program: &Path, folder: &Path) -> Result<Image> {
-    let file = program.file_name().and_then(|name| name.to_str());
-    let to = format!("/{}", file.context("a program without a name")?);
-    let config = json!({"User": "65532:65532", "Entrypoint": [to]});
-    pack(name, &[(program.to_owned(), to)], &config, folder)
 }
 
 fn recipe(dockerfile: &Path) -> Result<Recipe> {

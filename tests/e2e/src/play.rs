@@ -13,6 +13,7 @@ use hangar_e2e::image::{self, Image};
 use hangar_e2e::preflight::{self, Verdict};
 use hangar_tests::repository;
 use hangar_tests::teller::Teller;
+use hangar_tests::watchdog;
 
 use crate::stage::Stage;
 use crate::story::Story;
@@ -55,12 +56,16 @@ fn outside() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let folder = tempfile::Builder::new().prefix("hangar-e2e-").tempdir()?;
-    let images = images(folder.path())?;
+    let room = tempfile::Builder::new()
+        .prefix("hangar-e2e-images-")
+        .tempdir()?;
+    watchdog::guard_folder(room.path())?;
+    let images = images(room.path())?;
     let cluster = Cluster::up()?;
     for image in &images {
         cluster.load(image)?;
     }
-    let status = cluster
+    let mut story = cluster
         .inside(&std::env::current_exe()?)
         .args(["story", "--registry", REGISTRY, "--tag", TAG])
         .arg("--folder")
@@ -73,8 +78,12 @@ fn outside() -> Result<ExitCode> {
         .arg(cluster.helm())
         .arg("--prometheus")
         .arg(cluster.prometheus())
-        .status()
+        .spawn()
         .context("the story cannot be started")?;
+    let pid = story.id();
+    watchdog::guard(pid)?;
+    let status = story.wait()?;
+    watchdog::forget(pid)?;
     if status.success() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -57,6 +57,8 @@ impl Stage {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
         command.arg("--cache-dir").arg(self.folder.join("kubectl"));
+        // No step takes so long; a server that went away must not hold the story for ever.
+        command.arg("--request-timeout=2m");
         run(command.args(args), stdin)
     }
 
@@ -171,14 +173,18 @@ impl Stage {
         Ok(address.context("the pod has no address")?.to_owned())
     }
 
+    /// The pods of the operator, those on their way out too.
+    pub(crate) fn operator_pods(&self) -> Result<Vec<Value>> {
+        let selector = "app.kubernetes.io/name=hangar,app.kubernetes.io/component=operator";
+        let mut pods = self.get(&["pods", "-n", PLATFORM, "-l", selector])?;
+        serde_json::from_value(pods["items"].take()).context("no list of pods")
+    }
+
     /// The one pod of the operator that is not on its way out.
     pub(crate) fn operator_pod(&self) -> Result<Value> {
-        let selector = "app.kubernetes.io/name=hangar,app.kubernetes.io/component=operator";
-        let pods = self.get(&["pods", "-n", PLATFORM, "-l", selector])?;
-        let mut live = pods["items"]
-            .as_array()
-            .into_iter()
-            .flatten()
+        let pods = self.operator_pods()?;
+        let mut live = pods
+            .iter()
             .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
         let pod = live.next().context("no operator pod")?;
         ensure!(live.next().is_none(), "several operator pods");

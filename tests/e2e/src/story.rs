@@ -3,6 +3,7 @@
 mod install;
 mod remove;
 mod survive;
+mod upgrade;
 mod watch;
 
 use std::io::Write;
@@ -43,6 +44,7 @@ impl<'a, W: Write> Story<'a, W> {
         self.idle_memory()?;
         self.gateway_pod_lost().await?;
         self.operator_pod_lost().await?;
+        self.upgrade_with_every_value().await?;
         self.uninstall_and_install_again().await?;
         self.teller.end()
     }

@@ -157,12 +157,22 @@ impl<W: Write> Story<'_, W> {
         let mut bare = labelled.clone();
         bare["metadata"]["labels"] = json!({});
         self.stage.apply(PLATFORM, &bare.to_string())?;
-        // The operator cannot see a Secret without the label, so it cannot tell the two apart.
+        // The operator cannot see a Secret without the label, so it cannot tell the two apart. The
+        // edit makes it judge again.
+        let mut edited = objects::tenant("globex");
+        edited["spec"]["upstreams"][0]["tools"] = json!({"deny": ["nothing"]});
+        self.stage.apply(PLATFORM, &edited.to_string())?;
         let condition = self
             .stage
             .condition(PLATFORM, policy, "ResolvedRefs", missing)
             .await?;
         self.named(&condition["message"], "hangar.dev/use")?;
+        let refused = self.stage.client(key)?.list_tools().await?;
+        ensure!(
+            refused.status == 401,
+            "a key without a label was taken: {}",
+            refused.status
+        );
         self.stage.apply(PLATFORM, &labelled.to_string())?;
         let yes = ("True", None);
         self.stage

@@ -50,7 +50,7 @@ impl<W: Write> Story<'_, W> {
         let text = self.accept(&client, &task).await?;
         self.teller
             .say(format_args!("the task of before ends: {text}"))?;
-        self.chain_verifies(3)
+        self.chain_verifies(4)
     }
 
     /// `Kind/name` of everything in the platform's namespace.

@@ -39,7 +39,8 @@ impl<W: Write> Story<'_, W> {
         let client = self.stage.client(ALICE)?;
         self.scale(0)?;
         wait::within(REPLACED, "no operator pod", async || {
-            ensure!(self.stage.operator_pod().is_err(), "it is still there");
+            let pods = self.stage.operator_pods()?.len();
+            ensure!(pods == 0, "{pods} are still there");
             Ok(())
         })
         .await?;

@@ -62,11 +62,16 @@ impl<W: Write> Story<'_, W> {
         Ok(())
     }
 
-    /// Resident memory of both binaries in their pods, without traffic.
+    /// Resident memory of both binaries in their pods, without traffic, within what the chart
+    /// promises by its requests.
     pub(super) fn idle_memory(&mut self) -> Result<()> {
         self.teller.step("What the pods weigh")?;
-        for name in ["hangar-gateway", "hangar-operator"] {
+        for (name, most) in [("hangar-gateway", 20_000), ("hangar-operator", 30_000)] {
             let kilobytes = resident_kilobytes(name)?;
+            ensure!(
+                kilobytes < most,
+                "{name}: {kilobytes} kB resident, {most} at most"
+            );
             self.teller.say(format_args!(
                 "{name}: {:.1} MB resident",
                 f64::from(kilobytes) * 1024.0 / 1e6

@@ -10,6 +10,16 @@ use crate::assert_none;
 const VALUES: &str = "charts/hangar/values.yaml";
 const SCHEMA: &str = "charts/hangar/values.schema.json";
 
+const HELPERS: &str = "charts/hangar/templates/_helpers.tpl";
+
+/// Parts of the values that helpers are given, and what their members are called there.
+const HANDED: [(&str, &str); 4] = [
+    (".operator.image", ".image"),
+    (".gateway.image", ".image"),
+    (".operator", ""),
+    (".gateway", ""),
+];
+
 /// Known to the schema only, because Helm itself adds it.
 const HELMS_OWN: &str = "global";
 
@@ -94,18 +104,15 @@ fn every_value_is_read_and_every_value_that_is_read_exists() {
     let schema = serde_json::from_str(&read(SCHEMA)).expect(SCHEMA);
     let leaves = Comparison::of(&yaml(VALUES), &schema).leaves;
     let text: String = templates().into_iter().map(|file| file.text).collect();
-
-    // A part of the values is handed to a helper, which reads the rest of the path.
-    let read: BTreeSet<&str> = words(&text)
-        .filter(|word| word.starts_with('.'))
-        .flat_map(|word| word.split('.').skip(1))
+    let taken: BTreeSet<&str> = words(&text)
+        .filter_map(|word| word.split_once(".Values").map(|it| it.1))
         .collect();
+    let helpers = self::read(HELPERS);
+    let helped: BTreeSet<&str> = words(&helpers).collect();
     let mut findings: Vec<_> = leaves
         .iter()
-        // Kubernetes takes resources as they are.
-        .filter(|path| !path.contains(".resources."))
-        .filter(|path| path.split('.').skip(1).any(|name| !read.contains(name)))
-        .map(|path| format!("{path}: no template reads it"))
+        .filter(|leaf| !is_read(leaf, &taken, &helped))
+        .map(|leaf| format!("{leaf}: no template reads it"))
         .collect();
 
     let paths = words(&text).filter_map(|word| word.split_once(".Values").map(|it| it.1));
@@ -119,6 +126,29 @@ fn every_value_is_read_and_every_value_that_is_read_exists() {
         }
     }
     assert_none("values in templates", &findings);
+}
+
+/// Whether a template takes this value, or one that it is a member of, or hands it to a helper that
+/// takes it.
+fn is_read(leaf: &str, taken: &BTreeSet<&str>, helped: &BTreeSet<&str>) -> bool {
+    let is_handed = |path: &str| HANDED.iter().any(|(part, _)| *part == path);
+    let mut ends = leaf.match_indices('.').map(|it| it.0).skip(1);
+    let is_within = ends.any(|end| taken.contains(&leaf[..end]) && !is_handed(&leaf[..end]));
+    let is_helped = HANDED.iter().any(|(part, name)| {
+        let rest = leaf.strip_prefix(part);
+        taken.contains(part) && rest.is_some_and(|it| helped.contains(&*format!("{name}{it}")))
+    });
+    taken.contains(leaf) || is_within || is_helped
+}
+
+#[test]
+fn a_value_that_only_the_other_component_reads_is_not_read() {
+    let taken = BTreeSet::from([".gateway.podLabels", ".gateway.resources", ".operator"]);
+    let helped = BTreeSet::from([".nodeSelector"]);
+    let read = |leaf: &str| is_read(leaf, &taken, &helped);
+    assert!(read(".gateway.podLabels") && read(".gateway.resources.limits"));
+    assert!(read(".operator.nodeSelector"));
+    assert!(!read(".operator.podLabels") && !read(".gateway.nodeSelector"));
 }
 
 #[test]
