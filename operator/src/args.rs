@@ -120,6 +120,11 @@ fn cidr(text: &str) -> Result<String, String> {
     let (address, length) = text.split_once('/').ok_or_else(refuse)?;
     let address: IpAddr = address.parse().map_err(|_| refuse())?;
     let length: u8 = length.parse().map_err(|_| refuse())?;
+    if address.to_canonical() != address {
+        return Err(format!(
+            "`{text}` is IPv4 in disguise; write the IPv4 range"
+        ));
+    }
     let longest = if address.is_ipv4() { 32 } else { 128 };
     if length > longest {
         return Err(refuse());

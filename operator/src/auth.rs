@@ -40,7 +40,9 @@ pub enum Error {
     Invalid,
     #[error("the token belongs to pod {bound} and the request names pod {claimed}")]
     PodMismatch { bound: String, claimed: String },
-    #[error("pod {pod} does not carry the labels of a gateway: {labels}")]
+    #[error(
+        "pod {pod} is no gateway: one runs in the operator's namespace with the labels {labels}"
+    )]
     NotAGateway { pod: String, labels: &'static str },
     #[error("the API server cannot be asked about the token; try again")]
     Unavailable(#[source] Box<kube::Error>),

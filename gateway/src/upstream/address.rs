@@ -133,7 +133,14 @@ impl FromStr for Network {
         if prefix > widest {
             return Err(refuse());
         }
-        Ok(Self { address, prefix })
+        // Addresses are judged in their canonical form, and so must rules be.
+        match address {
+            IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Ok(Self {
+                address: address.to_canonical(),
+                prefix: prefix.checked_sub(96).ok_or_else(refuse)?,
+            }),
+            _ => Ok(Self { address, prefix }),
+        }
     }
 }
 

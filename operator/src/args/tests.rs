@@ -35,6 +35,7 @@ fn bad_addresses_are_wrong_usage() {
         "host/8",
         "::/129",
         "10.0.0.0/-1",
+        "::ffff:10.0.0.0/104",
     ] {
         let line = format!("hangar-operator run --deny-address {bad}");
         let error = parse(&line).unwrap_err();

@@ -87,3 +87,14 @@ fn a_bad_range_is_named() {
         assert!(Policy::parse(&rules).unwrap_err().to_string().contains(bad));
     }
 }
+
+#[test]
+fn a_rule_for_ipv4_may_be_written_as_ipv6() {
+    let policy = mk_policy(&[], &["::ffff:10.99.0.0/120"]);
+    for inside in ["10.99.0.1", "::ffff:10.99.0.1"] {
+        assert!(!policy.permits(inside.parse().unwrap()), "{inside}");
+    }
+    assert!(policy.permits("10.99.1.1".parse().unwrap()));
+    // Wider than IPv4 as a whole: nobody can mean that.
+    assert!("::ffff:0:0/90".parse::<Network>().is_err());
+}
