@@ -126,7 +126,7 @@ impl FromStr for Network {
         };
         let address: IpAddr = address.parse().map_err(|_| refuse())?;
         let widest = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
+        let prefix: u8 = match prefix {
             Some(digits) => digits.parse().map_err(|_| refuse())?,
             None => widest,
         };
