@@ -7,6 +7,7 @@
 //! an error that says so, never a test that passes without having run.
 
 pub mod apiserver;
+pub mod binaries;
 pub mod chain;
 pub mod client;
 pub mod cluster;

@@ -1,6 +1,5 @@
 //! `cargo demo`: the story of one governed task, on the binaries that ship, without a cluster.
 
-mod binaries;
 mod curl;
 mod play;
 mod quickstart;

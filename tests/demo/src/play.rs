@@ -7,13 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use hangar_tests::binaries;
 use hangar_tests::teller::Teller;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::quickstart;
 use crate::stage::{Stage, Upstream};
 use crate::story::Story;
-use crate::{binaries, quickstart};
 
 /// Plays the story of one governed task on the shipped binaries: an MCP server, an operator that
 /// reads manifests from a folder, a gateway, and two tenants.
@@ -25,12 +26,13 @@ pub(crate) struct Args {
     pub(crate) once: bool,
 }
 
+const PACKAGES: [&str; 3] = ["hangar-operator", "hangar-gateway", "hangar-demo-upstream"];
 /// As a shell would report an end by SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// Guarantees: whatever was started has ended when this returns.
 pub(crate) fn play(once: bool) -> ExitCode {
-    match binaries::build().and_then(|()| on_stage(once)) {
+    match binaries::build(&PACKAGES).and_then(|()| on_stage(once)) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("FAILED: {error:#}");

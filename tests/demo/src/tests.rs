@@ -1,7 +1,6 @@
 //! The parts that need no process of ours.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use hangar_tests::envelope::Envelope;
@@ -9,7 +8,7 @@ use serde_json::json;
 
 use hangar_tests::teller::Teller;
 
-use crate::{binaries, curl, quickstart};
+use crate::{curl, quickstart};
 
 const UPSTREAM: &str = "
 kind: McpUpstream
@@ -123,17 +122,6 @@ fn callers_are_those_whom_a_policy_admits() {
             ("acme-corporation", "bob", "bob-key"),
         ]
     );
-}
-
-#[test]
-fn cargo_is_asked_for_the_profile_of_the_demo() {
-    for (folder, profile) in [
-        ("/t/debug", "dev"),
-        ("/t/release", "release"),
-        ("/t/ci", "ci"),
-    ] {
-        assert_eq!(binaries::profile(Path::new(folder)), profile);
-    }
 }
 
 #[test]

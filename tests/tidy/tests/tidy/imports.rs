@@ -30,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("hangar-tests", &[]),
+    ("hangar-bench", &["hangar-tests"]),
     ("hangar-demo", &["hangar-tests"]),
     ("hangar-demo-upstream", &[]),
     ("hangar-e2e", &["hangar-tests"]),

@@ -1,15 +1,13 @@
-//! Builds the binaries of the story, so that they are as new as the demo itself.
+//! Builds binaries, so that they are as new as the program that starts them.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-const PACKAGES: [&str; 3] = ["hangar-operator", "hangar-gateway", "hangar-demo-upstream"];
-
-/// Guarantees: the binaries stand beside this program, built with its profile, unless
-/// `HANGAR_BIN_DIR` says where others are.
-pub(crate) fn build() -> Result<()> {
+/// Guarantees: the binaries of these packages stand beside this program, built with its profile,
+/// unless `HANGAR_BIN_DIR` says where others are.
+pub fn build(packages: &[&str]) -> Result<()> {
     if std::env::var_os("HANGAR_BIN_DIR").is_some() {
         return Ok(());
     }
@@ -20,9 +18,9 @@ pub(crate) fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .arg("build")
-        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .args(packages.iter().flat_map(|package| ["--package", package]))
         .arg("--manifest-path")
-        .arg(hangar_tests::repository().join("Cargo.toml"))
+        .arg(crate::repository().join("Cargo.toml"))
         .args(["--profile", profile(folder)])
         .arg("--target-dir")
         .arg(target)
@@ -33,9 +31,12 @@ pub(crate) fn build() -> Result<()> {
 }
 
 /// Cargo names the folder of its default profile `debug`; other folders bear the profile's name.
-pub(crate) fn profile(folder: &Path) -> &str {
+fn profile(folder: &Path) -> &str {
     match folder.file_name().and_then(|name| name.to_str()) {
         None | Some("debug") => "dev",
         Some(name) => name,
     }
 }
+
+#[cfg(test)]
+mod tests;

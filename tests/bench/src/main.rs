@@ -1,0 +1,18 @@
+//! `cargo bench-relay`: what a call costs through the gateway, beside the same call sent directly.
+
+mod answers;
+mod case;
+mod load;
+mod measure;
+mod procfs;
+mod report;
+mod run;
+mod stage;
+mod upstream;
+
+#[cfg(test)]
+mod tests;
+
+fn main() -> std::process::ExitCode {
+    run::run(clap::Parser::parse())
+}
