@@ -11,8 +11,10 @@ pub mod discover;
 pub mod get;
 pub mod governor;
 pub mod list;
+pub mod merged;
 pub mod observe;
 pub mod register;
+pub mod relay;
 pub mod section;
 pub mod ticker;
 pub mod update;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hangar_ledger::{Status, TaskId};
+use hangar_ledger::{Status, TaskId, UpstreamUid};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
 use hangar_relay::method::Method;
@@ -36,7 +38,7 @@ use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
 use crate::gateway::Gateway;
 use crate::http::rescue;
-use crate::upstream::exchange::{self, Exchange, Failure};
+use crate::upstream::exchange::{self, Exchange, Failure, Notes};
 use governor::Governor;
 use section::Section;
 
@@ -48,8 +50,13 @@ pub struct Call<'a> {
     pub caller: &'a Caller,
     pub grant: &'a Arc<Grant>,
     pub upstream: &'a Arc<Upstream>,
-    /// Before tool names on this endpoint; empty: their own names.
+    pub method: Method,
+    /// Before names of tools and prompts on this endpoint; empty: their own names.
     pub prefix: &'a str,
+    /// All upstreams of this endpoint where there are several; empty: this one alone.
+    pub beside: &'a [UpstreamUid],
+    /// Where notifications before the reply go; none: they are passed over.
+    pub notes: Option<&'a Notes<'a>>,
     pub body: &'a Bytes,
     pub headers: &'a HeaderMap,
     pub request: &'a Request<'a>,
@@ -145,6 +152,26 @@ impl Call<'_> {
         headers: Vec<(HeaderName, HeaderValue)>,
         body: Bytes,
     ) -> Result<Bytes, Failure> {
+        self.send(headers, body, Duration::MAX, self.notes).await
+    }
+
+    /// The same in so much time at most, for a part of an answer: the client is told nothing of it.
+    pub async fn exchange_within(
+        &self,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        body: Bytes,
+        most: Duration,
+    ) -> Result<Bytes, Failure> {
+        self.send(headers, body, most, None).await
+    }
+
+    async fn send(
+        &self,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        body: Bytes,
+        most: Duration,
+        notes: Option<&Notes<'_>>,
+    ) -> Result<Bytes, Failure> {
         let places = &self.upstream.runtime.places;
         let tenant = &self.caller.tenant.object.tenant;
         let _place = places.take(tenant).ok_or(Failure::Busy)?;
@@ -154,15 +181,15 @@ impl Call<'_> {
             .upstream_seconds
             .with_label_values(&[tenant])
             .start_timer();
-        let reply = exchange::send(Exchange {
+        let exchange = Exchange {
             http: &self.active.http,
             upstream: self.upstream,
             headers,
             body,
             id: self.request.id,
-            deadline: exchange::deadline(self.upstream, Duration::MAX),
-        })
-        .await;
+            deadline: exchange::deadline(self.upstream, most),
+        };
+        let reply = exchange::send_noting(exchange, notes).await;
         timer.observe_duration();
         Ok(reply?.message)
     }
@@ -189,6 +216,11 @@ impl Answer {
     /// A result of ours.
     pub fn result(id: &RawValue, result: &RawValue) -> Self {
         Self::ok(wire::result(id, result).into())
+    }
+
+    /// A result that was put together as text.
+    pub fn result_text(id: &RawValue, result: &str) -> Self {
+        Self::ok(wire::result_text(id, result).into())
     }
 
     /// The reply of an upstream, with the client's own id. Where the upstream echoed the id byte
@@ -261,6 +293,24 @@ impl Outcome {
             Self::Upstream => "upstream",
             Self::Limited => "limited",
         }
+    }
+}
+
+/// Answers a request of one upstream.
+pub async fn answer(call: &Call<'_>) -> Result<Answer, WireError> {
+    match call.method {
+        Method::Discover => discover::run(call).await,
+        Method::ToolsList => list::run(call).await,
+        Method::ToolsCall => call::run(call).await,
+        Method::PromptsList
+        | Method::PromptsGet
+        | Method::ResourcesList
+        | Method::TemplatesList
+        | Method::ResourcesRead
+        | Method::Complete => relay::run(call).await,
+        Method::TasksGet => get::run(call).await,
+        Method::TasksUpdate => update::run(call).await,
+        Method::TasksCancel => cancel::run(call).await,
     }
 }
 

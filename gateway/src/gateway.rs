@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::config::subscribe::Freshness;
+use crate::flow::register::Births;
 use crate::metrics::Metrics;
 
 /// The parts behind the request path. No lock of it is held across I/O.
@@ -24,6 +25,7 @@ pub struct Gateway {
     pub max_body: usize,
     /// Governance sections, which end even when their client is gone.
     pub sections: TaskTracker,
+    pub births: Births,
 }
 
 // === impl Gateway ===
@@ -45,6 +47,7 @@ impl Gateway {
             class,
             max_body,
             sections: TaskTracker::new(),
+            births: Births::default(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Sockets towards clients and probes.
 
 pub mod mcp;
+mod pass;
 pub mod probe;
 pub mod rescue;
 pub mod serve;
+mod stream;

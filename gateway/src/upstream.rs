@@ -8,6 +8,7 @@ pub mod pins;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use hangar_ledger::TaskId;
 
@@ -23,7 +24,12 @@ pub struct Runtime {
     pub cancels: Cancels,
     pub contracts: contracts::Contracts,
     pub pins: pins::Known,
+    pub resources: Remembered,
 }
+
+/// Whether an upstream announced resources, and when it was asked.
+#[derive(Debug, Default)]
+pub struct Remembered(Mutex<Option<(Instant, bool)>>);
 
 /// Cancels on their way, each task once, and only so many: a client that repeats itself makes no
 /// connection more.
@@ -39,6 +45,22 @@ pub struct Cancelling {
 
 /// Cancels of one upstream at once; each ends within ten seconds.
 const MAX_CANCELS: usize = 256;
+
+// === impl Remembered ===
+
+impl Remembered {
+    /// What was announced at most `max_age` ago.
+    pub fn within(&self, max_age: Duration) -> Option<bool> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (asked, announced) = (*remembered)?;
+        (asked.elapsed() < max_age).then_some(announced)
+    }
+
+    pub fn set(&self, asked: Instant, announced: bool) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *remembered = Some((asked, announced));
+    }
+}
 
 // === impl Cancels ===
 

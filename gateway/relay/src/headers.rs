@@ -149,7 +149,7 @@ impl Routing {
         }
     }
 
-    /// Compares all three with the body: `version` of `_meta`, and the tool name or taskId.
+    /// Compares all three with the body: `version` of `_meta`, and the name, URI or taskId.
     pub fn agree(
         &self,
         method: Method,

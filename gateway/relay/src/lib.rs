@@ -7,18 +7,22 @@
 //! refused at every level that is read; nothing that a client or an upstream sent is shown by a
 //! `Debug` implementation, apart from method names.
 
+pub mod announce;
 pub mod answer;
 pub mod contract;
 pub mod envelope;
 pub mod headers;
 pub mod json;
 pub mod list;
+pub mod merge;
 pub mod method;
 pub mod mirror;
+pub mod notify;
 pub mod params;
 pub mod policy;
 pub mod rewrite;
 pub mod sse;
+pub mod surface;
 pub mod task;
 pub mod wire;
 
@@ -34,6 +38,8 @@ pub const GATEWAY_VERSION: &str = env!("CARGO_PKG_VERSION");
 const META_PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const META_PROGRESS_TOKEN: &str = "progressToken";
+const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const META_SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 /// Whether the tasks extension crosses the gateway on a message.

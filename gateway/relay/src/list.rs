@@ -1,4 +1,4 @@
-//! Lists that the gateway answers itself: `server/discover` and the filtered `tools/list`.
+//! Lists that the gateway answers itself, and the names that it shows.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::contract::Tool;
 use crate::json::{self, Members};
-use crate::{
-    GATEWAY_NAME, GATEWAY_VERSION, META_SERVER_INFO, PROTOCOL_VERSION, TASKS_EXTENSION,
-    TasksExtension, rewrite,
-};
+use crate::{GATEWAY_NAME, GATEWAY_VERSION, META_SERVER_INFO, rewrite};
 
 /// A tool as one client sees it.
 #[derive(Clone, Debug)]
@@ -19,8 +16,10 @@ pub struct Shown<'t> {
     pub name: Cow<'t, str>,
 }
 
-/// Between a prefix and a tool's own name.
+/// Between a prefix and a name of the upstream's own.
 pub const SEPARATOR: &str = "__";
+/// Member of `_meta` of a merged answer: names of grants whose upstreams could not be asked.
+pub const META_UNAVAILABLE: &str = "hangar.dev/unavailable";
 
 /// The name that a client sees; an empty prefix changes nothing.
 pub fn prefixed<'n>(prefix: &str, name: &'n str) -> Cow<'n, str> {
@@ -30,7 +29,7 @@ pub fn prefixed<'n>(prefix: &str, name: &'n str) -> Cow<'n, str> {
     Cow::Owned([prefix, SEPARATOR, name].concat())
 }
 
-/// The tool's own name, when the shown one is of this prefix.
+/// The upstream's own name, when the shown one is of this prefix.
 pub fn unprefixed<'n>(prefix: &str, shown: &'n str) -> Option<&'n str> {
     if prefix.is_empty() {
         return Some(shown);
@@ -39,8 +38,12 @@ pub fn unprefixed<'n>(prefix: &str, shown: &'n str) -> Option<&'n str> {
 }
 
 /// Result of `tools/list`: one page, each tool as its upstream sent it but for the name. It
-/// differs per client, so nobody may share it or keep it.
-pub fn tools<'t>(shown: impl IntoIterator<Item = Shown<'t>>) -> Box<RawValue> {
+/// differs per client, so nobody may share it or keep it. `unavailable` are names of grants whose
+/// upstreams are missing in it.
+pub fn tools<'t>(
+    shown: impl IntoIterator<Item = Shown<'t>>,
+    unavailable: &[&str],
+) -> Box<RawValue> {
     let mut out = String::from(r#"{"resultType":"complete","tools":["#);
     for (index, Shown { tool, name }) in shown.into_iter().enumerate() {
         if index > 0 {
@@ -49,26 +52,7 @@ pub fn tools<'t>(shown: impl IntoIterator<Item = Shown<'t>>) -> Box<RawValue> {
         out.push_str(&renamed(tool, &name));
     }
     out.push_str("],");
-    finish(out)
-}
-
-/// Result of `server/discover`. The extension is advertised where a task may be born.
-pub fn discover(tasks: TasksExtension, instructions: Option<&str>) -> Box<RawValue> {
-    let mut out = format!(
-        r#"{{"resultType":"complete","supportedVersions":["{PROTOCOL_VERSION}"],"capabilities":{{"tools":{{}}"#
-    );
-    if tasks == TasksExtension::Forward {
-        out.push_str(r#","extensions":{"#);
-        json::quote_into(&mut out, TASKS_EXTENSION);
-        out.push_str(":{}}");
-    }
-    out.push_str("},");
-    if let Some(instructions) = instructions {
-        out.push_str(r#""instructions":"#);
-        json::quote_into(&mut out, instructions);
-        out.push(',');
-    }
-    finish(out)
+    finish(out, unavailable)
 }
 
 fn renamed<'t>(tool: &'t Tool, name: &str) -> Cow<'t, str> {
@@ -86,8 +70,21 @@ fn renamed<'t>(tool: &'t Tool, name: &str) -> Cow<'t, str> {
     }
 }
 
-fn finish(mut out: String) -> Box<RawValue> {
+/// Ends a result of the gateway's own: nobody may share it or keep it, and it names the grants
+/// whose upstreams are missing in it.
+pub(crate) fn finish(mut out: String, unavailable: &[&str]) -> Box<RawValue> {
     out.push_str(r#""ttlMs":0,"cacheScope":"private","_meta":{"#);
+    if !unavailable.is_empty() {
+        json::quote_into(&mut out, META_UNAVAILABLE);
+        out.push_str(":[");
+        for (index, name) in unavailable.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            json::quote_into(&mut out, name);
+        }
+        out.push_str("],");
+    }
     json::quote_into(&mut out, META_SERVER_INFO);
     out.push_str(r#":{"name":"#);
     json::quote_into(&mut out, GATEWAY_NAME);

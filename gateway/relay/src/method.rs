@@ -8,6 +8,12 @@ pub enum Method {
     Discover,
     ToolsList,
     ToolsCall,
+    PromptsList,
+    PromptsGet,
+    ResourcesList,
+    TemplatesList,
+    ResourcesRead,
+    Complete,
     TasksGet,
     TasksUpdate,
     TasksCancel,
@@ -15,8 +21,7 @@ pub enum Method {
 
 /// Methods of the protocol that are not served; named in metrics, so that a client that asks
 /// for one can be seen.
-const KNOWN: [&str; 18] = [
-    "completion/complete",
+const KNOWN: [&str; 12] = [
     "initialize",
     "logging/setLevel",
     "notifications/cancelled",
@@ -24,12 +29,7 @@ const KNOWN: [&str; 18] = [
     "notifications/progress",
     "notifications/roots/list_changed",
     "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
     "resources/subscribe",
-    "resources/templates/list",
     "resources/unsubscribe",
     "subscriptions/listen",
     "tasks/list",
@@ -50,10 +50,16 @@ pub fn label(method: &str) -> &'static str {
 // === impl Method ===
 
 impl Method {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 12] = [
         Self::Discover,
         Self::ToolsList,
         Self::ToolsCall,
+        Self::PromptsList,
+        Self::PromptsGet,
+        Self::ResourcesList,
+        Self::TemplatesList,
+        Self::ResourcesRead,
+        Self::Complete,
         Self::TasksGet,
         Self::TasksUpdate,
         Self::TasksCancel,
@@ -69,6 +75,12 @@ impl Method {
             Self::Discover => "server/discover",
             Self::ToolsList => "tools/list",
             Self::ToolsCall => "tools/call",
+            Self::PromptsList => "prompts/list",
+            Self::PromptsGet => "prompts/get",
+            Self::ResourcesList => "resources/list",
+            Self::TemplatesList => "resources/templates/list",
+            Self::ResourcesRead => "resources/read",
+            Self::Complete => "completion/complete",
             Self::TasksGet => "tasks/get",
             Self::TasksUpdate => "tasks/update",
             Self::TasksCancel => "tasks/cancel",
@@ -79,8 +91,42 @@ impl Method {
     pub fn is_task(self) -> bool {
         match self {
             Self::TasksGet | Self::TasksUpdate | Self::TasksCancel => true,
-            Self::Discover | Self::ToolsList | Self::ToolsCall => false,
+            Self::Discover
+            | Self::ToolsList
+            | Self::ToolsCall
+            | Self::PromptsList
+            | Self::PromptsGet
+            | Self::ResourcesList
+            | Self::TemplatesList
+            | Self::ResourcesRead
+            | Self::Complete => false,
         }
+    }
+
+    /// The member of the result that holds the items, where the method lists something.
+    pub fn items(self) -> Option<&'static str> {
+        match self {
+            Self::ToolsList => Some("tools"),
+            Self::PromptsList => Some("prompts"),
+            Self::ResourcesList => Some("resources"),
+            Self::TemplatesList => Some("resourceTemplates"),
+            Self::Discover
+            | Self::ToolsCall
+            | Self::PromptsGet
+            | Self::ResourcesRead
+            | Self::Complete
+            | Self::TasksGet
+            | Self::TasksUpdate
+            | Self::TasksCancel => None,
+        }
+    }
+
+    /// Whether its result may be a round of questions (`input_required`) instead.
+    pub fn may_ask(self) -> bool {
+        matches!(
+            self,
+            Self::ToolsCall | Self::PromptsGet | Self::ResourcesRead
+        )
     }
 }
 

@@ -8,7 +8,10 @@ use serde_json::value::RawValue;
 use crate::envelope::Request;
 use crate::json::{self, Members};
 use crate::method::Method;
-use crate::{META_CLIENT_CAPABILITIES, META_PROTOCOL_VERSION, PROTOCOL_VERSION, TASKS_EXTENSION};
+use crate::{
+    META_CLIENT_CAPABILITIES, META_LOG_LEVEL, META_PROGRESS_TOKEN, META_PROTOCOL_VERSION,
+    PROTOCOL_VERSION, TASKS_EXTENSION,
+};
 
 /// Why params are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,16 +35,31 @@ pub struct Params<'a> {
     pub raw: &'a RawValue,
     pub members: Members<'a>,
     pub meta: Meta<'a>,
-    /// `tools/call`.
+    /// `tools/call` and `prompts/get`.
     pub name: Option<Cow<'a, str>>,
+    /// `resources/read`.
+    pub uri: Option<Cow<'a, str>>,
+    /// `completion/complete`.
+    pub reference: Option<Reference<'a>>,
     /// `tools/call`, when given.
     pub arguments: Option<&'a RawValue>,
     /// `tasks/*`.
     pub task_id: Option<Cow<'a, str>>,
     /// `tasks/update`.
     pub input_responses: Option<Members<'a>>,
-    /// `tools/list`, when given; also `""` is one.
+    /// Lists, when given; also `""` is one.
     pub cursor: Option<Cow<'a, str>>,
+}
+
+/// What a completion is for.
+pub enum Reference<'a> {
+    Prompt {
+        name: Cow<'a, str>,
+        /// The member as it came.
+        raw: &'a RawValue,
+    },
+    /// The URI of a resource, or of a template.
+    Resource { uri: Cow<'a, str> },
 }
 
 /// The request's `_meta`.
@@ -50,6 +68,10 @@ pub struct Meta<'a> {
     /// As the client states it; [`Meta::speaks_ours`] compares.
     pub protocol_version: Cow<'a, str>,
     pub capabilities: Capabilities<'a>,
+    /// Names the progress that the client wants to be told of.
+    pub progress_token: Option<&'a RawValue>,
+    /// Where it is given, the client wants log messages.
+    pub log_level: Option<Cow<'a, str>>,
 }
 
 /// What the client declares on this request; nothing is remembered from another.
@@ -71,12 +93,16 @@ pub enum Declared {
 
 /// Longest task id, in bytes.
 pub const MAX_TASK_ID_BYTES: usize = 256;
-/// Longest tool name with its prefix, in bytes.
+/// Longest name of a tool or a prompt with its prefix, in bytes.
 pub const MAX_NAME_BYTES: usize = 256;
+/// Longest URI of a resource, in bytes: it must fit into a header, in base64 at worst.
+pub const MAX_URI_BYTES: usize = 8192;
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 9] = [
     "_meta",
     "name",
+    "uri",
+    "ref",
     "arguments",
     "taskId",
     "inputResponses",
@@ -112,6 +138,8 @@ impl<'a> Params<'a> {
             members,
             meta,
             name: None,
+            uri: None,
+            reference: None,
             arguments: None,
             task_id: None,
             input_responses: None,
@@ -119,10 +147,19 @@ impl<'a> Params<'a> {
         };
         match method {
             Method::Discover => {}
-            Method::ToolsList => {
+            Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::TemplatesList => {
                 if let Some(cursor) = params.members.get("cursor") {
                     params.cursor = Some(json::string(cursor).ok_or(Error::Member("cursor"))?);
                 }
+            }
+            Method::PromptsGet => params.name = Some(params.text("name", MAX_NAME_BYTES)?),
+            Method::ResourcesRead => params.uri = Some(params.text("uri", MAX_URI_BYTES)?),
+            Method::Complete => {
+                let reference = params.members.get("ref").ok_or(Error::Member("ref"))?;
+                params.reference = Some(Reference::parse(reference)?);
             }
             Method::ToolsCall => {
                 params.name = Some(params.text("name", MAX_NAME_BYTES)?);
@@ -146,15 +183,12 @@ impl<'a> Params<'a> {
 
     /// What `Mcp-Name` must mirror, where the method has it.
     pub fn mirrored_name(&self) -> Option<&str> {
-        self.name.as_deref().or(self.task_id.as_deref())
+        let name = self.name.as_deref().or(self.uri.as_deref());
+        name.or(self.task_id.as_deref())
     }
 
     fn text(&self, name: &'static str, most: usize) -> Result<Cow<'a, str>, Error> {
-        let text = self.members.string(name).ok_or(Error::Member(name))?;
-        if text.is_empty() || text.len() > most {
-            return Err(Error::Bounds(name));
-        }
-        Ok(text)
+        text(&self.members, name, most)
     }
 }
 
@@ -163,6 +197,36 @@ impl fmt::Debug for Params<'_> {
         f.debug_struct("Params")
             .field("members", &self.members)
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Reference ===
+
+impl<'a> Reference<'a> {
+    fn parse(raw: &'a RawValue) -> Result<Self, Error> {
+        let members = object("ref", raw)?;
+        members
+            .guard(&["type", "name", "uri"])
+            .map_err(json_error("ref"))?;
+        match members.string("type").as_deref() {
+            Some("ref/prompt") => Ok(Self::Prompt {
+                name: text(&members, "name", MAX_NAME_BYTES)?,
+                raw: members.get("name").ok_or(Error::Member("name"))?,
+            }),
+            Some("ref/resource") => Ok(Self::Resource {
+                uri: text(&members, "uri", MAX_URI_BYTES)?,
+            }),
+            Some(_) | None => Err(Error::Member("ref")),
+        }
+    }
+}
+
+impl fmt::Debug for Reference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prompt { .. } => "Prompt(..)",
+            Self::Resource { .. } => "Resource(..)",
+        })
     }
 }
 
@@ -176,7 +240,12 @@ impl<'a> Meta<'a> {
         }
         let members = object("_meta", raw)?;
         members
-            .guard(&[META_PROTOCOL_VERSION, META_CLIENT_CAPABILITIES])
+            .guard(&[
+                META_PROTOCOL_VERSION,
+                META_CLIENT_CAPABILITIES,
+                META_PROGRESS_TOKEN,
+                META_LOG_LEVEL,
+            ])
             .map_err(json_error("_meta"))?;
         let protocol_version = members
             .string(META_PROTOCOL_VERSION)
@@ -189,6 +258,10 @@ impl<'a> Meta<'a> {
             raw,
             protocol_version,
             capabilities: Capabilities::parse(capabilities)?,
+            progress_token: members
+                .get(META_PROGRESS_TOKEN)
+                .filter(|raw| !json::is_null(raw)),
+            log_level: members.string(META_LOG_LEVEL),
         })
     }
 
@@ -286,6 +359,14 @@ fn elicitation(capabilities: &Members<'_>) -> Result<(Declared, Declared), Error
         form => Declared::by(form),
     };
     Ok((form, url))
+}
+
+fn text<'a>(members: &Members<'a>, name: &'static str, most: usize) -> Result<Cow<'a, str>, Error> {
+    let text = members.string(name).ok_or(Error::Member(name))?;
+    if text.is_empty() || text.len() > most {
+        return Err(Error::Bounds(name));
+    }
+    Ok(text)
 }
 
 fn object<'a>(member: &'static str, raw: &'a RawValue) -> Result<Members<'a>, Error> {

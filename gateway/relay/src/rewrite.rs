@@ -59,6 +59,15 @@ pub fn call<'a>(
     splice(request.body, edits)
 }
 
+/// A request with one string member (a part of its body) set to `text`; not copied where it says
+/// so already.
+pub fn with_text<'a>(body: &'a str, member: &RawValue, text: &str) -> Cow<'a, str> {
+    if json::string(member).as_deref() == Some(text) {
+        return Cow::Borrowed(body);
+    }
+    replace(body, member, json::quote(text))
+}
+
 /// An object with one member's value replaced, all other bytes kept.
 pub(crate) fn replace<'a>(object: &'a str, member: &RawValue, value: String) -> Cow<'a, str> {
     splice(object, edit(object, member, value).into_iter().collect())
@@ -101,8 +110,13 @@ impl Own<'_> {
     }
 
     pub fn tools_list(self, cursor: Option<&str>) -> String {
+        self.list(Method::ToolsList, cursor)
+    }
+
+    /// One page of another list.
+    pub fn list(self, method: Method, cursor: Option<&str>) -> String {
         let params = cursor.map(|cursor| member("cursor", cursor));
-        self.compose(Method::ToolsList, &params.unwrap_or_default())
+        self.compose(method, &params.unwrap_or_default())
     }
 
     pub fn discover(self) -> String {
@@ -155,11 +169,11 @@ fn member(name: &str, value: &str) -> String {
     out
 }
 
-fn edit(body: &str, old: &RawValue, new: String) -> Option<(Range<usize>, String)> {
+pub(crate) fn edit(body: &str, old: &RawValue, new: String) -> Option<(Range<usize>, String)> {
     json::span(body, old.get()).map(|range| (range, new))
 }
 
-fn splice(body: &str, mut edits: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
+pub(crate) fn splice(body: &str, mut edits: Vec<(Range<usize>, String)>) -> Cow<'_, str> {
     if edits.is_empty() {
         return Cow::Borrowed(body);
     }

@@ -32,11 +32,16 @@ pub const META_AGE: &str = "hangar.dev/ageMs";
 
 /// Body of a successful reply. `id` and `result` go in as they are.
 pub fn result(id: &RawValue, result: &RawValue) -> String {
+    result_text(id, result.get())
+}
+
+/// The same around the text of a result that this crate put together.
+pub fn result_text(id: &RawValue, result: &str) -> String {
     [
         r#"{"jsonrpc":"2.0","id":"#,
         id.get(),
         r#","result":"#,
-        result.get(),
+        result,
         "}",
     ]
     .concat()
@@ -116,6 +121,12 @@ impl WireError {
         Self::from(Kind::UnsupportedVersion).with_data(format!(
             r#"{{"supported":["{PROTOCOL_VERSION}"],"requested":{requested}}}"#
         ))
+    }
+
+    /// No permitted upstream has this resource; the URI is the client's own.
+    pub fn resource_not_found(uri: &str) -> Self {
+        let uri = json::quote(uri);
+        Self::from(Kind::ResourceNotFound).with_data(format!(r#"{{"uri":{uri}}}"#))
     }
 
     /// The upstream cannot be asked, and the ledger alone may not answer for this status.

@@ -3,14 +3,17 @@
 //! Guarantees: a foreign task and an absent one are the same miss in the store's index and the same
 //! answer. A [`Found`] is made here only.
 
-use hangar_ledger::{Entry, Owner, TaskId};
+use hangar_ledger::{Entry, Owner, TaskId, UpstreamUid};
 use hangar_relay::method::Method;
 use hangar_relay::wire::{Kind, WireError};
-use hangar_store::Scope;
+use hangar_store::{Error as StoreError, Reach, Scope};
 use hangar_wire::{AnsweredBy, Visibility};
 
 use super::section::Section;
 use super::wire_status;
+use crate::config::Grant;
+use crate::config::active::Caller;
+use crate::gateway::Gateway;
 
 /// An entry that the client may see.
 #[derive(Debug)]
@@ -28,6 +31,59 @@ pub enum Role {
     ReaderWhoAnswers,
     /// Sees status and questions, and answers them.
     Answerer,
+}
+
+/// Which of these grants has a task of this id that the client may see: only where there is exactly
+/// one such task, which is a miss like any other otherwise.
+pub async fn place(
+    gateway: &Gateway,
+    caller: &Caller,
+    grants: &[(&Grant, &UpstreamUid)],
+    task: &TaskId,
+) -> Result<Option<usize>, StoreError> {
+    let mut reach = Reach {
+        caller: caller.owner.clone(),
+        own: Vec::new(),
+        all: Vec::new(),
+    };
+    for (grant, uid) in grants {
+        match scope(caller, grant) {
+            Scope::Owner(_) => reach.own.push((*uid).clone()),
+            Scope::Tenant(_) => reach.all.push((*uid).clone()),
+        }
+    }
+    let found = gateway.store.locate(&reach, task).await?;
+    let [only] = found.as_slice() else {
+        return Ok(None);
+    };
+    let upstream = &only.key.upstream;
+    Ok(grants.iter().position(|(_, uid)| *uid == upstream))
+}
+
+/// Where the policy lets this client see or answer for others of its tenant, the whole tenant
+/// is looked through and the role decides; otherwise only its own.
+fn scope(caller: &Caller, grant: &Grant) -> Scope {
+    let for_others = grant.object.visibility == Visibility::Tenant || answers(caller, grant, false);
+    match &caller.owner.tenant {
+        Some(tenant) if for_others => Scope::Tenant(tenant.clone()),
+        _ => Scope::Owner(caller.owner.clone()),
+    }
+}
+
+/// Whether the policy lets the client answer questions of a task that it owns, or does not.
+fn answers(caller: &Caller, grant: &Grant, owns: bool) -> bool {
+    let Some(consent) = &grant.object.consent else {
+        return false;
+    };
+    match &consent.answered_by {
+        AnsweredBy::Owner => owns,
+        AnsweredBy::Tenant => true,
+        AnsweredBy::Principals { principals } => caller
+            .owner
+            .principal
+            .as_ref()
+            .is_some_and(|principal| principals.contains(principal.as_str())),
+    }
 }
 
 // === impl Section ===
@@ -59,15 +115,8 @@ impl Section {
         Ok(found)
     }
 
-    /// Where the policy lets this client see or answer for others of its tenant, the whole tenant
-    /// is looked through and the role decides; otherwise only its own.
     fn scope(&self) -> Scope {
-        let caller = &self.caller.owner;
-        let for_others = self.grant.object.visibility == Visibility::Tenant || self.answers(false);
-        match &caller.tenant {
-            Some(tenant) if for_others => Scope::Tenant(tenant.clone()),
-            _ => Scope::Owner(caller.clone()),
-        }
+        scope(&self.caller, &self.grant)
     }
 
     fn role(&self, owner: &Owner) -> Option<Role> {
@@ -86,21 +135,8 @@ impl Section {
         }
     }
 
-    /// Whether the policy lets the client answer questions of a task that it owns, or does not.
     fn answers(&self, owns: bool) -> bool {
-        let Some(consent) = &self.grant.object.consent else {
-            return false;
-        };
-        match &consent.answered_by {
-            AnsweredBy::Owner => owns,
-            AnsweredBy::Tenant => true,
-            AnsweredBy::Principals { principals } => self
-                .caller
-                .owner
-                .principal
-                .as_ref()
-                .is_some_and(|principal| principals.contains(principal.as_str())),
-        }
+        answers(&self.caller, &self.grant, owns)
     }
 }
 

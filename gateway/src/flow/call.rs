@@ -83,6 +83,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
                 digest,
                 snapshot,
                 offer,
+                beside: call.beside.to_vec(),
                 message: Bytes::clone(&message),
             };
             register::run(call.section(), birth).await

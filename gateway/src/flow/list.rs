@@ -2,6 +2,7 @@
 //!
 //! Listing and calling never disagree: the same rules and the same pins decide both.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use hangar_relay::list::{self, Shown, prefixed};
@@ -9,13 +10,26 @@ use hangar_relay::wire::WireError;
 
 use super::{Answer, Call, usable};
 use crate::http::rescue;
+use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     call.admit()?;
     if call.params.cursor.is_some() {
-        return Err(WireError::invalid_params("cursor is none of this list's"));
+        return Err(no_cursor());
     }
+    let (catalogue, names) = approved(call).await?;
+    let shown = shown(call, &catalogue, &names);
+    Ok(Answer::result(call.request.id, &list::tools(shown, &[])))
+}
+
+/// This list is one page.
+pub fn no_cursor() -> WireError {
+    WireError::invalid_params("cursor is none of this list's")
+}
+
+/// The upstream's tools, and the names of those that this client may call.
+pub async fn approved(call: &Call<'_>) -> Result<(Arc<Catalogue>, Vec<String>), WireError> {
     let catalogue = call
         .upstream
         .runtime
@@ -31,17 +45,24 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let judged = candidates.map(async |tool| {
         let gateway = call.gateway;
         let verdict = pins::judge(&*gateway.store, &gateway.class, call.upstream, tool).await?;
-        Ok::<_, hangar_store::Error>((tool, verdict))
+        Ok::<_, hangar_store::Error>((verdict == Verdict::Approved).then(|| tool.name.clone()))
     });
     let judged = futures::future::try_join_all(judged)
         .await
         .map_err(|error| rescue::store(&error))?;
-    let shown = judged
-        .into_iter()
-        .filter(|(_, verdict)| *verdict == Verdict::Approved)
-        .map(|(tool, _)| Shown {
-            tool,
-            name: prefixed(call.prefix, &tool.name),
-        });
-    Ok(Answer::result(call.request.id, &list::tools(shown)))
+    let names = judged.into_iter().flatten().collect();
+    Ok((catalogue, names))
+}
+
+/// These tools as the client sees them.
+pub fn shown<'t>(
+    call: &Call<'_>,
+    catalogue: &'t Catalogue,
+    names: &'t [String],
+) -> impl Iterator<Item = Shown<'t>> {
+    let tools = names.iter().filter_map(|name| catalogue.tools.get(name));
+    tools.map(|tool| Shown {
+        tool,
+        name: prefixed(call.prefix, &tool.name),
+    })
 }

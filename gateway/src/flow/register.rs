@@ -3,12 +3,14 @@
 //! Where it may not be born after all, the client gets an error and the upstream a cancel, unless
 //! the id belongs to an entry: then it is somebody's live task and must not be touched.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hangar_ledger::{Command, Refusal, TaskId, ToolDigest};
+use hangar_ledger::{Command, Entry, Refusal, TaskId, TaskKey, ToolDigest, UpstreamUid};
 use hangar_relay::wire::{Kind, WireError};
-use hangar_store::Error as StoreError;
+use hangar_store::{Error as StoreError, Reach};
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::governor::{Decided, Undecided};
 use super::observe::ledger_snapshot;
@@ -32,8 +34,36 @@ pub struct Birth {
     pub digest: ToolDigest,
     pub snapshot: hangar_relay::task::Snapshot,
     pub offer: Offer,
+    /// All upstreams of the endpoint where there are several: one id must lead to one task there.
+    pub beside: Vec<UpstreamUid>,
     /// The upstream's message, handed over as it came.
     pub message: Bytes,
+}
+
+/// Births at endpoints of several upstreams, one at a time for each id: two upstreams that mint the
+/// same id at once must see each other.
+#[derive(Debug)]
+pub struct Births(Vec<Mutex<()>>);
+
+/// Ids share a lock at random, so that a birth seldom waits for another's commit.
+const SHARDS: usize = 64;
+
+// === impl Births ===
+
+impl Births {
+    async fn alone(&self, task: &TaskId) -> MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        task.as_str().hash(&mut hasher);
+        let shards = self.0.len() as u64;
+        let shard = usize::try_from(hasher.finish() % shards).unwrap_or(0);
+        self.0[shard].lock().await
+    }
+}
+
+impl Default for Births {
+    fn default() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::default()).collect())
+    }
 }
 
 pub async fn run(section: Section, birth: Birth) -> Result<Answer, WireError> {
@@ -81,6 +111,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         digest,
         snapshot,
         offer,
+        beside,
         message,
     } = birth;
     let task_id = snapshot.task_id.clone();
@@ -97,15 +128,14 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
     };
     let task = snapshot.task_id.clone();
     let key = section.key(&task);
-    if let Err(error) = section.retire_due().await {
-        return Err(refuse(section, &task_id, error));
-    }
-    let existing = match section.governor.gateway.store.get(&key).await {
+    let gateway = Arc::clone(&section.governor.gateway);
+    let _alone = match beside.as_slice() {
+        [] => None,
+        _ => Some(gateway.births.alone(&task).await),
+    };
+    let existing = match before(&section, &beside, &key).await {
         Ok(existing) => existing,
-        Err(error) => {
-            let error = section.store_failed(&error);
-            return Err(refuse(section, &task_id, error));
-        }
+        Err(error) => return Err(refuse(section, &task_id, error)),
     };
     let command = Command::Register {
         birth: Box::new(ledger_birth(&section, tool, digest)),
@@ -145,6 +175,52 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
             Err(refuse(section, &task_id, Kind::Internal.into()))
         }
     }
+}
+
+/// What holds the key now, where the id may be given out at this endpoint.
+async fn before(
+    section: &Section,
+    beside: &[UpstreamUid],
+    key: &TaskKey,
+) -> Result<Option<Entry>, WireError> {
+    section.retire_due().await?;
+    if is_taken(section, beside, &key.task).await? {
+        return Err(Kind::UpstreamProtocol.into());
+    }
+    let existing = section.governor.gateway.store.get(key).await;
+    existing.map_err(|error| section.store_failed(&error))
+}
+
+/// Whether another upstream of this endpoint has a task of this id within the tenant: the id would
+/// lead nowhere then.
+async fn is_taken(
+    section: &Section,
+    beside: &[UpstreamUid],
+    task: &TaskId,
+) -> Result<bool, WireError> {
+    let own = &section.upstream.uid;
+    let others: Vec<_> = beside.iter().filter(|uid| *uid != own).cloned().collect();
+    if others.is_empty() {
+        return Ok(false);
+    }
+    let caller = section.caller.owner.clone();
+    // Unattributed callers own as nobody, all together.
+    let reach = match caller.tenant {
+        Some(_) => Reach {
+            caller,
+            own: Vec::new(),
+            all: others,
+        },
+        None => Reach {
+            caller,
+            own: others,
+            all: Vec::new(),
+        },
+    };
+    let store = &section.governor.gateway.store;
+    let found = store.locate(&reach, task).await;
+    let found = found.map_err(|error| section.store_failed(&error))?;
+    Ok(!found.is_empty())
 }
 
 fn refuse(section: Section, task: &str, error: WireError) -> WireError {

@@ -15,21 +15,17 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::{Bytes, BytesMut};
-use hangar_relay::envelope::{self, Message};
-use hangar_relay::headers::{Routing, TaskName};
-use hangar_relay::json;
-use hangar_relay::method::{self, Method};
-use hangar_relay::params::Params;
 use hangar_relay::wire::{Kind, WireError};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 
-use super::rescue;
+use super::pass::{Entered, Pass, Ride, Route, check};
+use super::stream;
+use crate::config::Active;
 use crate::config::active::Caller;
-use crate::config::{Active, Grant, Upstream};
-use crate::flow::{self, Answer, Call, Outcome};
+use crate::flow::{Answer, Outcome};
 use crate::gateway::Gateway;
 
 /// What is known of a request while it climbs; metrics and the access log are made of it.
@@ -43,12 +39,10 @@ pub struct Trail {
     pub id: Option<Box<RawValue>>,
 }
 
-/// Which endpoint was asked.
-enum Route {
-    /// `/mcp`: the upstreams of the caller's tenant.
-    Tenant,
-    /// `/mcp/{namespace}/{upstream}`.
-    Upstream { namespace: String, name: String },
+enum Climbed {
+    Answered(Answer),
+    /// Its client takes notifications before the reply.
+    MayStream(Entered),
 }
 
 /// Header with the id that the access log and the events carry too.
@@ -92,7 +86,19 @@ async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Respon
     };
     let (head, mut body) = request.into_parts();
     let answer = match climb(&gateway, &route, &head, &mut body, &mut trail).await {
-        Ok(answer) => answer,
+        Ok(Climbed::Answered(answer)) => answer,
+        Ok(Climbed::MayStream(entered)) => {
+            let ride = Ride {
+                gateway,
+                route,
+                headers: head.headers,
+                entered,
+                trail,
+                started,
+                inflight,
+            };
+            return stream::answer(ride).await;
+        }
         Err(error) => Answer::refused(trail.id.as_deref(), &error),
     };
     report(&gateway, &trail, &answer, started);
@@ -107,9 +113,9 @@ async fn climb(
     head: &Parts,
     body: &mut Body,
     trail: &mut Trail,
-) -> Result<Answer, WireError> {
+) -> Result<Climbed, WireError> {
     if head.method != http::Method::POST {
-        return Ok(Answer::method_not_allowed());
+        return Ok(Climbed::Answered(Answer::method_not_allowed()));
     }
     check_origin(&head.headers)?;
     let active = gateway.config.load().ok_or(Kind::NotReady)?;
@@ -119,58 +125,25 @@ async fn climb(
         let seconds = Some(wait.as_secs() + 1);
         return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
-    let body = read_body(&head.headers, body, gateway.max_body).await?;
-    let request = match envelope::parse(&body)? {
-        Message::Request(request) => request,
-        // Core defines none from client to server over HTTP; one that needs no answer gets none.
-        Message::Notification(_) => return Ok(Answer::accepted()),
+    let entered = Entered {
+        active,
+        caller,
+        body: read_body(&head.headers, body, gateway.max_body).await?,
     };
-    trail.id = Some(request.id.to_owned());
-    trail.method = method::label(&request.method);
-    let Some(method) = Method::parse(&request.method) else {
-        return Err(unknown_method(&request, &head.headers));
+    let Some(checked) = check(&entered, &head.headers, trail)? else {
+        return Ok(Climbed::Answered(Answer::accepted()));
     };
-    let params = Params::parse(method, &request)?;
-    Routing::read(&head.headers)?.agree(
-        method,
-        &params.meta.protocol_version,
-        params.mirrored_name(),
-        TaskName::MayBeAbsent,
-    )?;
-    if !params.meta.speaks_ours() {
-        return Err(WireError::unsupported_version(
-            &params.meta.protocol_version,
-        ));
+    if stream::may(&head.headers, &checked.params.meta) {
+        return Ok(Climbed::MayStream(entered));
     }
-    if method.is_task() && !params.meta.capabilities.tasks.is_yes() {
-        return Err(WireError::missing_tasks());
-    }
-    let (grant, upstream) = resolve(&active, &caller, route)?;
-    trail.upstream.clone_from(&grant.label);
-    let call = Call {
+    let pass = Pass {
         gateway,
-        active: &active,
-        caller: &caller,
-        grant,
-        upstream,
-        prefix: match route {
-            Route::Tenant => &grant.object.prefix,
-            Route::Upstream { .. } => "",
-        },
-        body: &body,
+        entered: &entered,
+        route,
         headers: &head.headers,
-        request: &request,
-        params: &params,
-        correlation: &trail.correlation,
+        notes: None,
     };
-    match method {
-        Method::Discover => flow::discover::run(&call).await,
-        Method::ToolsList => flow::list::run(&call).await,
-        Method::ToolsCall => flow::call::run(&call).await,
-        Method::TasksGet => flow::get::run(&call).await,
-        Method::TasksUpdate => flow::update::run(&call).await,
-        Method::TasksCancel => flow::cancel::run(&call).await,
-    }
+    pass.answer(&checked, trail).await.map(Climbed::Answered)
 }
 
 /// Browsers name the page's origin; only pages of this machine may call, so that no page of the
@@ -265,51 +238,7 @@ async fn discard(mut body: Body) {
     let _ = tokio::time::timeout(LINGER, reading).await;
 }
 
-/// A request of the older eras begins with `initialize` and has no envelope: it is told which
-/// revision is spoken. Everything else that is not built or was removed is an unknown method.
-fn unknown_method(request: &envelope::Request<'_>, headers: &HeaderMap) -> WireError {
-    let members = request
-        .params
-        .and_then(|params| json::Members::of(params).ok());
-    let is_modern = members
-        .as_ref()
-        .is_some_and(|members| members.get("_meta").is_some());
-    if request.method == "initialize" && !is_modern {
-        let version = members.and_then(|members| members.string("protocolVersion"));
-        return WireError::unsupported_version(version.as_deref().unwrap_or_default());
-    }
-    let agreed =
-        Routing::read(headers).and_then(|routing| routing.agree_on_method(&request.method));
-    match agreed {
-        Ok(()) => Kind::UnknownMethod.into(),
-        Err(error) => error.into(),
-    }
-}
-
-/// What the caller may reach under this route. An upstream that does not exist and one that is not
-/// granted are the same answer.
-fn resolve<'a>(
-    active: &'a Active,
-    caller: &'a Caller,
-    route: &Route,
-) -> Result<(&'a Arc<Grant>, &'a Arc<Upstream>), WireError> {
-    let grants = &caller.tenant.grants;
-    let grant = match route {
-        Route::Upstream { namespace, name } => grants.iter().find(|grant| {
-            &grant.object.upstream_namespace == namespace && &grant.object.upstream_name == name
-        }),
-        Route::Tenant => match grants.as_slice() {
-            [only] => Some(only),
-            [] => None,
-            [_, _, ..] => return Err(rescue::several_upstreams(grants.len())),
-        },
-    };
-    grant
-        .and_then(|grant| Some((grant, active.upstream(grant)?)))
-        .ok_or_else(|| Kind::EndpointNotFound.into())
-}
-
-fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started: Instant) {
+pub(super) fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started: Instant) {
     let Trail {
         correlation,
         tenant,
@@ -361,7 +290,7 @@ fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started: Instant) {
     }
 }
 
-fn respond(answer: Answer, correlation: &str) -> Response {
+pub(super) fn respond(answer: Answer, correlation: &str) -> Response {
     let Answer {
         status,
         body,
@@ -398,7 +327,7 @@ fn respond(answer: Answer, correlation: &str) -> Response {
 }
 
 /// Counts a request while it is answered, also when its client goes away.
-struct Inflight(prometheus::IntGauge);
+pub(super) struct Inflight(prometheus::IntGauge);
 
 // === impl Inflight ===
 

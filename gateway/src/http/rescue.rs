@@ -7,11 +7,11 @@ use crate::flow::Outcome;
 use crate::upstream::contracts;
 use crate::upstream::exchange::Failure;
 
-/// `/mcp` of a tenant with several upstreams is not merged.
-pub fn several_upstreams(count: usize) -> WireError {
-    WireError::from(Kind::EndpointNotFound).because(format_args!(
-        "this tenant has {count} upstreams, use /mcp/{{namespace}}/{{upstream}}"
-    ))
+/// A URI that leads to several upstreams alike.
+pub fn ambiguous_resource() -> WireError {
+    WireError::invalid_params(
+        "several upstreams have this URI, use /mcp/{namespace}/{upstream} of the one that is meant",
+    )
 }
 
 /// A request that its upstream did not answer.
@@ -64,6 +64,8 @@ pub fn outcome(kind: Kind) -> Outcome {
         Kind::Denied
         | Kind::Withheld
         | Kind::UnknownTool
+        | Kind::UnknownPrompt
+        | Kind::ResourceNotFound
         | Kind::TaskNotFound
         | Kind::AdmissionClosed
         | Kind::Unauthenticated

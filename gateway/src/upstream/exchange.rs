@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use hangar_relay::envelope::{self, Incoming};
+use hangar_relay::notify::Wanted;
 use hangar_relay::sse;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming as Body;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::client::{self, Http};
@@ -28,6 +30,14 @@ pub struct Exchange<'a> {
     /// The id in `body`: the reply must carry it.
     pub id: &'a RawValue,
     pub deadline: Instant,
+}
+
+/// What a client is told before the reply. The channel is bounded: a client that reads slowly slows
+/// its upstream down, until the exchange's time is over.
+#[derive(Debug)]
+pub struct Notes<'a> {
+    pub wanted: Wanted<'a>,
+    pub to: mpsc::Sender<String>,
 }
 
 /// A reply, and the HTTP status that it came under.
@@ -159,10 +169,18 @@ fn is_local(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// Sends a request and returns the reply to it.
+/// Sends a request and returns the reply to it; notifications before it are passed over.
 pub async fn send(exchange: Exchange<'_>) -> Result<Received, Failure> {
+    send_noting(exchange, None).await
+}
+
+/// The same, with the client's notifications handed on as they come.
+pub async fn send_noting(
+    exchange: Exchange<'_>,
+    notes: Option<&Notes<'_>>,
+) -> Result<Received, Failure> {
     let deadline = exchange.deadline;
-    tokio::time::timeout_at(deadline, exchange_once(exchange))
+    tokio::time::timeout_at(deadline, exchange_once(exchange, notes))
         .await
         .unwrap_or(Err(Failure::Timeout))
 }
@@ -174,7 +192,10 @@ pub fn deadline(upstream: &Upstream, most: Duration) -> Instant {
     now.checked_add(configured.min(most)).unwrap_or(now)
 }
 
-async fn exchange_once(exchange: Exchange<'_>) -> Result<Received, Failure> {
+async fn exchange_once(
+    exchange: Exchange<'_>,
+    notes: Option<&Notes<'_>>,
+) -> Result<Received, Failure> {
     let Exchange {
         http,
         upstream,
@@ -210,7 +231,7 @@ async fn exchange_once(exchange: Exchange<'_>) -> Result<Received, Failure> {
     }
     let most = upstream.object.limits.max_response_bytes;
     if is_stream(&response) {
-        let message = read_stream(response, id, most).await?;
+        let message = read_stream(response, id, most, notes).await?;
         return Ok(Received { status, message });
     }
     let text = read_whole(response, most).await?;
@@ -261,8 +282,13 @@ async fn read_whole(response: Response<Body>, most: u64) -> Result<Bytes, Failur
     Ok(first.unwrap_or_else(|| rest.freeze()))
 }
 
-/// Reads events until the reply to this request. Notifications before it are passed over.
-async fn read_stream(response: Response<Body>, id: &RawValue, most: u64) -> Result<Bytes, Failure> {
+/// Reads events until the reply to this request.
+async fn read_stream(
+    response: Response<Body>,
+    id: &RawValue,
+    most: u64,
+    notes: Option<&Notes<'_>>,
+) -> Result<Bytes, Failure> {
     let status = response.status();
     let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
     let mut parser = sse::Parser::new(sse::Limits {
@@ -283,7 +309,13 @@ async fn read_stream(response: Response<Body>, id: &RawValue, most: u64) -> Resu
         while let Some(event) = parser.next(&mut chunk).map_err(unreadable)? {
             match envelope::parse_incoming(event.as_bytes(), id) {
                 Ok(Incoming::Reply(..)) => return Ok(event.into()),
-                Ok(Incoming::Notification(_)) => {}
+                Ok(Incoming::Notification(notification)) => {
+                    let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
+                    if let Some(notes) = wanted {
+                        // A client that left has ended this exchange, or is about to.
+                        let _ = notes.to.send(event).await;
+                    }
+                }
                 // Not JSON at all: passed over, but only so much of it.
                 Err(envelope::Error::Json(_)) => parser.reject(event.len()).map_err(unreadable)?,
                 Err(error) => return Err(Failure::NoReply(error.reason())),

@@ -36,6 +36,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         task: &'a TaskId,
     ) -> Fut<'a, Option<Entry>>;
 
+    /// The entries of this task id that the reach covers, two at most: more than one is already no
+    /// answer to which is meant.
+    fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>>;
+
     /// The entry under a key, whoever owns it: for the collision rules of a registration and for
     /// the ticker only.
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>>;
@@ -75,6 +79,16 @@ pub enum Scope {
     Owner(Owner),
     /// Every task of its tenant.
     Tenant(TenantRef),
+}
+
+/// Whose tasks a caller may see where several upstreams are served together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reach {
+    pub caller: Owner,
+    /// Where it sees its own, and those of its tenant that were recorded without a principal.
+    pub own: Vec<UpstreamUid>,
+    /// Where it sees every task of its tenant.
+    pub all: Vec<UpstreamUid>,
 }
 
 /// Whose due entries.

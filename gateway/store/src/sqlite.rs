@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hangar_ledger::{Entry, Millis, Status, TaskId, TaskKey, TenantRef, ToolDigest, UpstreamUid};
 use tokio::sync::oneshot;
 
-use crate::{Error, Fut, Health, PinKey, Pinned, Scope, Store, Transaction, Whose};
+use crate::{Error, Fut, Health, PinKey, Pinned, Reach, Scope, Store, Transaction, Whose};
 use read::Readers;
 use writer::{Request, Writer};
 
@@ -130,6 +130,10 @@ impl Store for SqliteStore {
         task: &'a TaskId,
     ) -> Fut<'a, Option<Entry>> {
         Box::pin(ready(self.readers.lookup(scope, upstream, task)))
+    }
+
+    fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
+        Box::pin(ready(self.readers.locate(reach, task)))
     }
 
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {

@@ -24,7 +24,7 @@ fn tools_keep_their_bytes_but_for_the_name() {
         tool,
         name: prefixed("reports", &tool.name),
     });
-    let result = tools(shown);
+    let result = tools(shown, &[]);
     assert_eq!(
         members(&result).get("tools").unwrap().get(),
         r#"[{ "x":{"name":"inner"}, "name" : "reports__crawl" ,"n":1.00},{"name":"reports__dig"}]"#
@@ -33,7 +33,7 @@ fn tools_keep_their_bytes_but_for_the_name() {
         tool,
         name: prefixed("", &tool.name),
     });
-    let result = tools(shown);
+    let result = tools(shown, &[]);
     assert_eq!(
         members(&result).get("tools").unwrap().get(),
         format!(r#"[{odd},{{"name":"dig"}}]"#)
@@ -42,7 +42,7 @@ fn tools_keep_their_bytes_but_for_the_name() {
 
 #[test]
 fn nobody_may_keep_or_share_a_list() {
-    for result in [tools([]), discover(TasksExtension::Forward, None)] {
+    for result in [tools([], &[]), crate::announce::discover(&[], &[])] {
         let members = members(&result);
         assert_eq!(members.string("resultType").unwrap(), "complete");
         assert_eq!(members.get("ttlMs").unwrap().get(), "0");
@@ -51,28 +51,6 @@ fn nobody_may_keep_or_share_a_list() {
         assert!(meta.contains(r#""name":"hangar-gateway""#), "{meta}");
         assert!(members.get("nextCursor").is_none());
     }
-}
-
-#[test]
-fn discover_says_what_is_served() {
-    let result = discover(TasksExtension::Forward, Some("use \"crawl\""));
-    let with = members(&result);
-    assert_eq!(
-        with.get("supportedVersions").unwrap().get(),
-        r#"["2026-07-28"]"#
-    );
-    assert_eq!(with.string("instructions").unwrap(), "use \"crawl\"");
-    assert_eq!(
-        with.get("capabilities").unwrap().get(),
-        r#"{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#
-    );
-    let result = discover(TasksExtension::Withhold, None);
-    let without = members(&result);
-    assert_eq!(
-        without.get("capabilities").unwrap().get(),
-        r#"{"tools":{}}"#
-    );
-    assert!(without.get("instructions").is_none());
 }
 
 #[test]

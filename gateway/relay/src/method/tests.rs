@@ -8,6 +8,7 @@ fn built_methods_parse_and_label_themselves() {
         assert_eq!(Method::parse(method.as_str()), Some(method));
         assert_eq!(label(method.as_str()), method.as_str());
         assert_eq!(method.is_task(), method.as_str().starts_with("tasks/"));
+        assert_eq!(method.items().is_some(), method.as_str().ends_with("/list"));
     }
 }
 
@@ -18,7 +19,7 @@ fn all_else_is_unknown_and_labels_are_closed() {
         "tasks/result",
         "initialize",
         "ping",
-        "prompts/list",
+        "resources/subscribe",
     ] {
         assert_eq!(Method::parse(text), None, "{text}");
         assert_eq!(label(text), text);

@@ -13,6 +13,8 @@ pub enum Kind {
     MissingMeta,
     InvalidParams,
     UnknownTool,
+    UnknownPrompt,
+    ResourceNotFound,
     /// The one answer for a task that is unknown, expired or somebody else's.
     TaskNotFound,
     Internal,
@@ -67,7 +69,7 @@ struct FailureRow {
 }
 
 /// In the order of [`Kind`].
-const KINDS: [Row; 27] = {
+const KINDS: [Row; 29] = {
     use StatusCode as S;
     [
         row(
@@ -111,6 +113,20 @@ const KINDS: [Row; 27] = {
             S::OK,
             "unknown_tool",
             "Unknown tool",
+        ),
+        row(
+            Kind::UnknownPrompt,
+            -32602,
+            S::OK,
+            "unknown_prompt",
+            "Unknown prompt",
+        ),
+        row(
+            Kind::ResourceNotFound,
+            -32602,
+            S::OK,
+            "resource_not_found",
+            "Resource not found",
         ),
         row(
             Kind::TaskNotFound,

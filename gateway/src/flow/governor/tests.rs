@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hangar_ledger::{
     Birth, Millis, Principal, Snapshot, Status, TenantRef, Timestamp, ToolDigest, UpstreamUid,
 };
-use hangar_store::{Fut, Health, Options, PinKey, Pinned, Scope, SqliteStore, Store};
+use hangar_store::{Fut, Health, Options, PinKey, Pinned, Reach, Scope, SqliteStore, Store};
 use hangar_wire::{AddressRules, ObjectDigest, Sha256Hex, Term};
 use std::collections::BTreeMap;
 
@@ -53,6 +53,10 @@ impl Store for Racing {
         task: &'a TaskId,
     ) -> Fut<'a, Option<Entry>> {
         self.inner.lookup(scope, upstream, task)
+    }
+
+    fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
+        self.inner.locate(reach, task)
     }
 
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {

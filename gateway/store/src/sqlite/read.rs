@@ -12,7 +12,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::schema;
-use crate::{Error, PinKey, Pinned, Scope, Whose};
+use crate::{Error, PinKey, Pinned, Reach, Scope, Whose};
 
 /// Connections that only read. A connection that failed is dropped, not used again.
 #[derive(Debug)]
@@ -29,6 +29,9 @@ pub(super) const BY_OWNER: &str = "select body from entry indexed by entry_owner
     where namespace = ?1 and tenant = ?2 and task = ?3 and upstream = ?4 and principal in (?5, '')";
 pub(super) const BY_TENANT: &str = "select body from entry indexed by entry_owner
     where namespace = ?1 and tenant = ?2 and task = ?3 and upstream = ?4";
+/// Over the index alone: a row that is not the caller's is never read.
+pub(super) const BY_TASK: &str = "select upstream, principal from entry indexed by entry_owner
+    where namespace = ?1 and tenant = ?2 and task = ?3";
 const BY_KEY: &str = "select body from entry where upstream = ?1 and task = ?2";
 pub(super) const DUE: &str =
     "select upstream, task from entry where due_at <= ?1 order by due_at limit ?2";
@@ -40,6 +43,8 @@ pub(super) const LIVE_OF: &str = "select coalesce(sum(entries), 0) from tally
 pub(super) const PIN: &str = "select digest, contract, at from pin
     where class = ?1 and namespace = ?2 and name = ?3 and tool = ?4";
 const EVENTS: &str = "select seq, body from event where seq > ?1 order by seq limit ?2";
+/// Entries that [`Readers::locate`] answers at most.
+const AMBIGUOUS: usize = 2;
 /// Connections kept for the next read.
 const MAX_IDLE: usize = 16;
 
@@ -81,6 +86,37 @@ impl Readers {
         let entry = decode(body)?;
         // Paired with the index: what is decoded must say the same as what was searched.
         Ok(entry.filter(|entry| admits(scope, &entry.birth.owner)))
+    }
+
+    pub(super) fn locate(&self, reach: &Reach, task: &TaskId) -> Result<Vec<Entry>, Error> {
+        let Reach { caller, own, all } = reach;
+        let (namespace, tenant) = schema::tenant_columns(caller.tenant.as_ref());
+        let principal = schema::principal_column(caller);
+        let covers = |(upstream, of): &(String, String)| {
+            let names = |uid: &UpstreamUid| uid.0 == *upstream;
+            let is_own = of.is_empty() || *of == principal;
+            all.iter().any(names) || (is_own && own.iter().any(names))
+        };
+        let values = (namespace, tenant, task.as_str());
+        let bodies = self.with(|c| {
+            let mut statement = c.prepare_cached(BY_TASK)?;
+            let found = statement.query_map(values, pair)?;
+            let found = found.filter(|row| row.as_ref().map_or(true, covers));
+            found
+                .take(AMBIGUOUS)
+                .map(|row| one(c, BY_KEY, (row?.0, task.as_str()), |row| row.get(0)))
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        // Paired with the index, as in a lookup.
+        let entries = bodies
+            .into_iter()
+            .filter_map(|body| decode(body).transpose());
+        entries
+            .filter(|entry| {
+                let of = |entry: &Entry| admits_within(reach, entry);
+                entry.as_ref().map_or(true, of)
+            })
+            .collect()
     }
 
     pub(super) fn get(&self, key: &TaskKey) -> Result<Option<Entry>, Error> {
@@ -166,6 +202,15 @@ fn admits(scope: &Scope, owner: &Owner) -> bool {
             *tenant == caller.tenant && (principal.is_none() || *principal == caller.principal)
         }
     }
+}
+
+fn admits_within(reach: &Reach, entry: &Entry) -> bool {
+    let Reach { caller, own, all } = reach;
+    let (upstream, owner) = (&entry.key.upstream, &entry.birth.owner);
+    if all.contains(upstream) {
+        return owner.tenant == caller.tenant;
+    }
+    own.contains(upstream) && admits(&Scope::Owner(caller.clone()), owner)
 }
 
 /// The pin that stands; used by the writer as well, inside its transaction.

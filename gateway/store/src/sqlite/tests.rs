@@ -14,7 +14,7 @@ use hangar_wire::{Epoch, Generation, ObjectDigest, Sha256Hex, Term};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Expected, Write};
+use crate::{Expected, Reach, Write};
 
 const BORN: u64 = 1_790_000_000_000;
 

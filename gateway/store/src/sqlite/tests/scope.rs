@@ -2,6 +2,8 @@
 
 use super::*;
 
+type Uids<'a> = &'a [&'a str];
+
 fn shared(tenant: &str) -> Owner {
     Owner::new(mk_tenant(tenant), None)
 }
@@ -65,6 +67,49 @@ async fn one_id_of_two_upstreams_is_two_entries() {
     }
 }
 
+#[tokio::test]
+async fn an_id_is_located_where_the_caller_may_see_it() {
+    let (_folder, store) = mk_store();
+    let uid = |name: &str| UpstreamUid(name.into());
+    let entries = [
+        ("uid-a", mk_owner("acme", "alice")),
+        ("uid-b", mk_owner("acme", "bob")),
+        ("uid-c", shared("acme")),
+        ("uid-d", mk_owner("globex", "alice")),
+        ("uid-e", Owner::anonymous()),
+    ];
+    for (upstream, owner) in &entries {
+        let key = TaskKey::new(uid(upstream), "same".parse().unwrap());
+        store.commit(birth(&key, owner.clone())).await.unwrap();
+    }
+    let (alice, bob) = (mk_owner("acme", "alice"), mk_owner("acme", "bob"));
+    let every: Uids<'_> = &["uid-a", "uid-b", "uid-c", "uid-d", "uid-e"];
+    let table: [(&Owner, Uids<'_>, Uids<'_>, Uids<'_>); 8] = [
+        // Caller, where its own, where all, where found.
+        (&alice, &["uid-a"], &[], &["uid-a"]),
+        (&alice, &["uid-b", "uid-d", "uid-e"], &[], &[]),
+        (&alice, &["uid-a"], &["uid-b"], &["uid-a", "uid-b"]),
+        (&alice, &["uid-c"], &["uid-d"], &["uid-c"]),
+        (&bob, every, &[], &["uid-b", "uid-c"]),
+        (&alice, &[], every, &["uid-a", "uid-b"]),
+        (&Owner::anonymous(), every, &[], &["uid-e"]),
+        (&alice, &[], &[], &[]),
+    ];
+    for (caller, own, all, expected) in table {
+        let reach = Reach {
+            caller: caller.clone(),
+            own: own.iter().map(|name| uid(name)).collect(),
+            all: all.iter().map(|name| uid(name)).collect(),
+        };
+        let task = "same".parse().unwrap();
+        let found = store.locate(&reach, &task).await.unwrap();
+        let found: Vec<_> = found.iter().map(|it| it.key.upstream.0.as_str()).collect();
+        assert_eq!(found, expected, "{reach:?}");
+        let other = store.locate(&reach, &"other".parse().unwrap()).await;
+        assert!(other.unwrap().is_empty());
+    }
+}
+
 /// The steps of a query's plan.
 fn plan(store: &SqliteStore, text: &str) -> String {
     let connection = schema::open_read_only(&store.options.path).unwrap();
@@ -112,6 +157,10 @@ async fn every_read_of_the_path_is_by_index() {
         (
             read::BY_TENANT,
             "USING INDEX entry_owner (namespace=? AND tenant=? AND task=? AND upstream=?)",
+        ),
+        (
+            read::BY_TASK,
+            "USING COVERING INDEX entry_owner (namespace=? AND tenant=? AND task=?)",
         ),
         (read::DUE, "INDEX entry_due (due_at<?)"),
         (

@@ -1,0 +1,169 @@
+//! `/mcp` of a tenant with several upstreams: names lead to one of them by prefix, task ids and
+//! URIs by look-up, and lists are put together.
+//!
+//! Guarantees: an upstream that is slow, down or broken never hides the others; it is named in the
+//! answer's `_meta`. A task is looked up in the store before any upstream hears of the request.
+
+mod lists;
+mod resource;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hangar_ledger::UpstreamUid;
+use hangar_relay::merge;
+use hangar_relay::method::Method;
+use hangar_relay::params::Reference;
+use hangar_relay::wire::{Kind, WireError};
+
+use super::{Answer, Call, access};
+use crate::config::{Active, Grant, Tenant, Upstream};
+
+/// The upstreams of one tenant, in the order of their grants' names.
+#[derive(Debug)]
+pub struct Granted<'a> {
+    pub present: Vec<(&'a Arc<Grant>, &'a Arc<Upstream>)>,
+    /// Names of grants whose upstream is not in force.
+    pub absent: Vec<&'a str>,
+    pub uids: Vec<UpstreamUid>,
+}
+
+/// One request as each of several upstreams would be asked it.
+#[derive(Debug)]
+pub struct Merged<'a> {
+    calls: Vec<Call<'a>>,
+    absent: &'a [&'a str],
+}
+
+/// Who answers.
+#[derive(Debug)]
+pub enum Answerer<'m> {
+    One(&'m Call<'m>),
+    All,
+}
+
+/// What one upstream may take of an answer that others wait for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+// === impl Granted ===
+
+impl<'a> Granted<'a> {
+    pub fn of(active: &'a Active, tenant: &'a Tenant) -> Self {
+        let mut grants: Vec<_> = tenant.grants.iter().collect();
+        grants.sort_by(|one, other| one.object.name.cmp(&other.object.name));
+        let mut granted = Self {
+            present: Vec::with_capacity(grants.len()),
+            absent: Vec::new(),
+            uids: Vec::with_capacity(grants.len()),
+        };
+        for grant in grants {
+            match active.upstream(grant) {
+                Some(upstream) => {
+                    granted.present.push((grant, upstream));
+                    granted.uids.push(upstream.uid.clone());
+                }
+                None => granted.absent.push(&grant.object.name),
+            }
+        }
+        granted
+    }
+}
+
+// === impl Merged ===
+
+impl<'a> Merged<'a> {
+    /// `call` makes the request for one of them.
+    pub fn new(
+        granted: &'a Granted<'a>,
+        call: impl Fn(&'a Arc<Grant>, &'a Arc<Upstream>) -> Call<'a>,
+    ) -> Self {
+        let calls = granted.present.iter();
+        Self {
+            calls: calls
+                .map(|(grant, upstream)| call(grant, upstream))
+                .collect(),
+            absent: &granted.absent,
+        }
+    }
+
+    /// Finds out who answers.
+    pub async fn answerer(&self) -> Result<Answerer<'_>, WireError> {
+        // No upstream in force: there is nothing to tell what was asked by.
+        let Some(call) = self.calls.first() else {
+            return Err(WireError::unavailable(None));
+        };
+        match call.method {
+            Method::Discover
+            | Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::TemplatesList => Ok(Answerer::All),
+            Method::ToolsCall => self.by_prefix(call.params.name.as_deref(), Kind::UnknownTool),
+            Method::PromptsGet => self.by_prefix(call.params.name.as_deref(), Kind::UnknownPrompt),
+            Method::ResourcesRead => {
+                let uri = call.params.uri.as_deref().unwrap_or_default();
+                self.by_uri(uri).await
+            }
+            Method::Complete => match &call.params.reference {
+                Some(Reference::Resource { uri }) => self.by_uri(uri).await,
+                Some(Reference::Prompt { name, .. }) => {
+                    self.by_prefix(Some(name), Kind::UnknownPrompt)
+                }
+                None => Err(Kind::UnknownPrompt.into()),
+            },
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
+                self.by_task(call).await
+            }
+        }
+    }
+
+    /// The answer of all together.
+    pub async fn answer(&self) -> Result<Answer, WireError> {
+        let Some(call) = self.calls.first() else {
+            return Err(WireError::unavailable(None));
+        };
+        match call.method {
+            Method::Discover => self.discover(call).await,
+            Method::ToolsList => self.tools(call).await,
+            _ => self.list(call).await,
+        }
+    }
+
+    fn by_prefix(&self, shown: Option<&str>, unknown: Kind) -> Result<Answerer<'_>, WireError> {
+        let route = shown.and_then(|shown| merge::route(&self.prefixes(), shown));
+        let (index, _) = route.ok_or(unknown)?;
+        Ok(Answerer::One(&self.calls[index]))
+    }
+
+    async fn by_task(&self, call: &Call<'_>) -> Result<Answerer<'_>, WireError> {
+        let task = call.task_id()?;
+        let grants: Vec<_> = self
+            .calls
+            .iter()
+            .map(|call| (&**call.grant, &call.upstream.uid))
+            .collect();
+        let place = access::place(call.gateway, call.caller, &grants, &task).await;
+        if let Some(index) = place.map_err(|error| call.section().store_failed(&error))? {
+            return Ok(Answerer::One(&self.calls[index]));
+        }
+        let kind = Kind::TaskNotFound;
+        let labels = [
+            call.caller.tenant.object.tenant.as_str(),
+            "",
+            call.method.as_str(),
+            kind.reason(),
+        ];
+        let refusals = &call.gateway.metrics.refusals;
+        refusals.with_label_values(&labels).inc();
+        Err(kind.into())
+    }
+
+    fn prefixes(&self) -> Vec<&str> {
+        self.calls.iter().map(|call| call.prefix).collect()
+    }
+
+    /// Whether a shown name leads back to the upstream that it came from.
+    fn is_own(prefixes: &[&str], index: usize, shown: &str) -> bool {
+        merge::route(prefixes, shown).is_some_and(|(at, _)| at == index)
+    }
+}

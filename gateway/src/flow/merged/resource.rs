@@ -1,0 +1,146 @@
+//! Whose a URI is: the one upstream that announces resources, or the one that lists it best.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use hangar_relay::announce::Announced;
+use hangar_relay::envelope::Reply;
+use hangar_relay::merge::{self, Chosen, Fit};
+use hangar_relay::method::Method;
+use hangar_relay::rewrite::{MetaOf, Own};
+use hangar_relay::surface::Page;
+use hangar_relay::wire::{Kind, WireError};
+
+use super::{Answerer, Merged, PATIENCE};
+use crate::flow::relay::breach;
+use crate::flow::{Call, Relayed, routing};
+use crate::http::rescue;
+
+/// How long an announcement is taken for true where something comes of it.
+const REMEMBERED: Duration = Duration::from_mins(1);
+/// Pages of one list that are looked through for a URI.
+const MAX_PAGES: usize = 16;
+
+// === impl Merged ===
+
+impl Merged<'_> {
+    /// Caveats: an upstream that cannot be asked is not waited for where another one fits.
+    pub(super) async fn by_uri(&self, uri: &str) -> Result<Answerer<'_>, WireError> {
+        let led_away = |call: &Call<'_>| {
+            let remembered = &call.upstream.runtime.resources;
+            remembered.within(REMEMBERED) == Some(false)
+        };
+        let may_be_old = self.calls.iter().any(led_away);
+        let mut found = self.look(uri, REMEMBERED).await;
+        let leads_nowhere = !matches!(&found, Ok(Some(_)));
+        if may_be_old && leads_nowhere {
+            found = self.look(uri, Duration::ZERO).await;
+        }
+        match found? {
+            Some(index) => Ok(Answerer::One(&self.calls[index])),
+            None => Err(WireError::resource_not_found(uri)),
+        }
+    }
+
+    async fn look(&self, uri: &str, max_age: Duration) -> Result<Option<usize>, WireError> {
+        let announced = join_all(self.calls.iter().map(|call| announces(call, max_age))).await;
+        let mut missing = None;
+        let mut candidates = Vec::new();
+        for (index, announced) in announced.into_iter().enumerate() {
+            match announced {
+                Ok(true) => candidates.push(index),
+                Ok(false) => {}
+                Err(error) => missing = Some(error),
+            }
+        }
+        if let [only] = candidates.as_slice() {
+            return Ok(Some(*only));
+        }
+        let fits = candidates.iter().map(async |index| {
+            let fit = fit(&self.calls[*index], uri);
+            tokio::time::timeout(PATIENCE, fit)
+                .await
+                .unwrap_or_else(|_| Err(WireError::unavailable(None)))
+        });
+        let mut known = Vec::with_capacity(candidates.len());
+        for fit in join_all(fits).await {
+            known.push(fit.unwrap_or_else(|error| {
+                missing = Some(error);
+                None
+            }));
+        }
+        match (merge::choose(&known), missing) {
+            (Chosen::One(at), _) => Ok(Some(candidates[at])),
+            (Chosen::Ambiguous, _) => Err(rescue::ambiguous_resource()),
+            (Chosen::None, None) => Ok(None),
+            // It may be the missing one's.
+            (Chosen::None, Some(error)) => Err(error),
+        }
+    }
+}
+
+/// Whether this upstream announces resources.
+async fn announces(call: &Call<'_>, max_age: Duration) -> Result<bool, WireError> {
+    call.admit()?;
+    let remembered = &call.upstream.runtime.resources;
+    if let Some(announced) = remembered.within(max_age) {
+        return Ok(announced);
+    }
+    let asked = Instant::now();
+    let message = ask(call, Method::Discover, own(call).discover()).await?;
+    let announced = match Relayed::read(&message, call.request.id)?.reply {
+        Reply::Result(result) => {
+            let announced = Announced::read(result);
+            announced.map_err(|error| breach(call, result, error))?
+        }
+        Reply::Error(_) => return Err(WireError::unavailable(None)),
+    };
+    let has_resources = announced.has("resources");
+    remembered.set(asked, has_resources);
+    Ok(has_resources)
+}
+
+/// How well this upstream's lists fit the URI.
+async fn fit(call: &Call<'_>, uri: &str) -> Result<Option<Fit>, WireError> {
+    let mut best = None;
+    for method in [Method::ResourcesList, Method::TemplatesList] {
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let body = own(call).list(method, cursor.as_deref());
+            let message = ask(call, method, body).await?;
+            let result = match Relayed::read(&message, call.request.id)?.reply {
+                Reply::Result(result) => result,
+                Reply::Error(error) if error.code == Kind::UnknownMethod.code() => break,
+                Reply::Error(_) => return Err(WireError::unavailable(None)),
+            };
+            let page = Page::read(method, result);
+            let page = page.map_err(|error| breach(call, result, error))?;
+            best = best.max(merge::fit(&page, uri));
+            if best == Some(Fit::Listed) {
+                return Ok(best);
+            }
+            let next = page.next_cursor();
+            let next = next.map_err(|error| breach(call, result, error))?;
+            cursor = next.map(std::borrow::Cow::into_owned);
+            if cursor.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(best)
+}
+
+async fn ask(call: &Call<'_>, method: Method, body: String) -> Result<bytes::Bytes, WireError> {
+    let headers = routing(method, None, Vec::new());
+    call.exchange_within(headers, body.into(), PATIENCE)
+        .await
+        .map_err(|failure| rescue::exchange(&failure))
+}
+
+/// A look-up is the gateway's own request: the client's progress token is for its request alone.
+fn own<'c>(call: &Call<'c>) -> Own<'c> {
+    Own {
+        id: call.request.id,
+        meta: MetaOf::Gateway,
+    }
+}

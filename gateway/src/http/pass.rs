@@ -1,0 +1,255 @@
+//! From a request that was taken in to its answer: checks that need no I/O, then the upstream, or
+//! all of them, behind the endpoint.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use hangar_ledger::UpstreamUid;
+use hangar_relay::envelope::{self, Message};
+use hangar_relay::headers::{Routing, TaskName};
+use hangar_relay::json;
+use hangar_relay::method::{self, Method};
+use hangar_relay::notify::Wanted;
+use hangar_relay::params::Params;
+use hangar_relay::wire::{Kind, WireError};
+use http::HeaderMap;
+use tokio::sync::mpsc;
+
+use super::mcp::{Inflight, Trail, report};
+use crate::config::active::Caller;
+use crate::config::{Active, Grant, Upstream};
+use crate::flow::merged::{Answerer, Granted, Merged};
+use crate::flow::{self, Answer, Call};
+use crate::gateway::Gateway;
+use crate::upstream::exchange::Notes;
+
+/// Which endpoint was asked.
+pub(super) enum Route {
+    /// `/mcp`: the upstreams of the caller's tenant.
+    Tenant,
+    /// `/mcp/{namespace}/{upstream}`.
+    Upstream { namespace: String, name: String },
+}
+
+/// What was taken in of an authenticated request.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) active: Arc<Active>,
+    pub(super) caller: Caller,
+    pub(super) body: Bytes,
+}
+
+/// A request whose own form is right.
+pub(super) struct Checked<'a> {
+    pub(super) method: Method,
+    pub(super) request: envelope::Request<'a>,
+    pub(super) params: Params<'a>,
+}
+
+/// The way from a checked request to its answer.
+pub(super) struct Pass<'a> {
+    pub(super) gateway: &'a Arc<Gateway>,
+    pub(super) entered: &'a Entered,
+    pub(super) route: &'a Route,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) notes: Option<&'a Notes<'a>>,
+}
+
+/// A request that its client wants to be told of while it is answered, with all it needs: it is
+/// answered apart from the connection that brought it.
+pub(super) struct Ride {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) route: Route,
+    pub(super) headers: HeaderMap,
+    pub(super) entered: Entered,
+    pub(super) trail: Trail,
+    pub(super) started: Instant,
+    pub(super) inflight: Inflight,
+}
+
+// === impl Pass ===
+
+impl Pass<'_> {
+    pub(super) async fn answer(
+        &self,
+        checked: &Checked<'_>,
+        trail: &mut Trail,
+    ) -> Result<Answer, WireError> {
+        let Entered { active, caller, .. } = self.entered;
+        let Trail {
+            correlation,
+            upstream: label,
+            ..
+        } = trail;
+        let grants = &caller.tenant.grants;
+        let found = match self.route {
+            Route::Upstream { namespace, name } => grants.iter().find(|grant| {
+                &grant.object.upstream_namespace == namespace && &grant.object.upstream_name == name
+            }),
+            Route::Tenant => match grants.as_slice() {
+                [only] => Some(only),
+                [] => None,
+                [_, _, ..] => return self.answer_merged(checked, correlation, label).await,
+            },
+        };
+        // An upstream that does not exist and one that is not granted are the same answer.
+        let (grant, upstream) = found
+            .and_then(|grant| Some((grant, active.upstream(grant)?)))
+            .ok_or(Kind::EndpointNotFound)?;
+        label.clone_from(&grant.label);
+        let call = self.call(checked, correlation, grant, upstream, &[]);
+        flow::answer(&call).await
+    }
+
+    async fn answer_merged(
+        &self,
+        checked: &Checked<'_>,
+        correlation: &str,
+        label: &mut String,
+    ) -> Result<Answer, WireError> {
+        let Entered { active, caller, .. } = self.entered;
+        let granted = Granted::of(active, &caller.tenant);
+        let merged = Merged::new(&granted, |grant, upstream| {
+            self.call(checked, correlation, grant, upstream, &granted.uids)
+        });
+        match merged.answerer().await? {
+            Answerer::All => merged.answer().await,
+            Answerer::One(call) => {
+                label.clone_from(&call.grant.label);
+                flow::answer(call).await
+            }
+        }
+    }
+
+    fn call<'c>(
+        &'c self,
+        checked: &'c Checked<'c>,
+        correlation: &'c str,
+        grant: &'c Arc<Grant>,
+        upstream: &'c Arc<Upstream>,
+        beside: &'c [UpstreamUid],
+    ) -> Call<'c> {
+        let Entered {
+            active,
+            caller,
+            body,
+        } = self.entered;
+        Call {
+            gateway: self.gateway,
+            active,
+            caller,
+            grant,
+            upstream,
+            method: checked.method,
+            prefix: match self.route {
+                Route::Tenant => &grant.object.prefix,
+                Route::Upstream { .. } => "",
+            },
+            beside,
+            notes: self.notes,
+            body,
+            headers: self.headers,
+            request: &checked.request,
+            params: &checked.params,
+            correlation,
+        }
+    }
+}
+
+// === impl Ride ===
+
+impl Ride {
+    /// Answers; what the client is told before goes to `to`.
+    pub(super) async fn answer(self, to: mpsc::Sender<String>) -> Answer {
+        let Self {
+            gateway,
+            route,
+            headers,
+            entered,
+            mut trail,
+            started,
+            inflight: _inflight,
+        } = self;
+        let answer = match check(&entered, &headers, &mut trail) {
+            Ok(Some(checked)) => {
+                let notes = Notes {
+                    wanted: Wanted::of(&checked.params.meta),
+                    to,
+                };
+                let pass = Pass {
+                    gateway: &gateway,
+                    entered: &entered,
+                    route: &route,
+                    headers: &headers,
+                    notes: Some(&notes),
+                };
+                pass.answer(&checked, &mut trail).await
+            }
+            Ok(None) => Ok(Answer::accepted()),
+            Err(error) => Err(error),
+        };
+        let answer = answer.unwrap_or_else(|error| Answer::refused(trail.id.as_deref(), &error));
+        report(&gateway, &trail, &answer, started);
+        answer
+    }
+}
+
+/// Checks what the body alone decides, and the headers against it; none for a notification: core
+/// defines none from client to server over HTTP, and one that needs no answer gets none.
+pub(super) fn check<'a>(
+    entered: &'a Entered,
+    headers: &HeaderMap,
+    trail: &mut Trail,
+) -> Result<Option<Checked<'a>>, WireError> {
+    let request = match envelope::parse(&entered.body)? {
+        Message::Request(request) => request,
+        Message::Notification(_) => return Ok(None),
+    };
+    trail.id = Some(request.id.to_owned());
+    trail.method = method::label(&request.method);
+    let Some(method) = Method::parse(&request.method) else {
+        return Err(unknown_method(&request, headers));
+    };
+    let params = Params::parse(method, &request)?;
+    Routing::read(headers)?.agree(
+        method,
+        &params.meta.protocol_version,
+        params.mirrored_name(),
+        TaskName::MayBeAbsent,
+    )?;
+    if !params.meta.speaks_ours() {
+        return Err(WireError::unsupported_version(
+            &params.meta.protocol_version,
+        ));
+    }
+    if method.is_task() && !params.meta.capabilities.tasks.is_yes() {
+        return Err(WireError::missing_tasks());
+    }
+    Ok(Some(Checked {
+        method,
+        request,
+        params,
+    }))
+}
+
+/// A request of the older eras begins with `initialize` and has no envelope: it is told which
+/// revision is spoken. Everything else that is not built or was removed is an unknown method.
+fn unknown_method(request: &envelope::Request<'_>, headers: &HeaderMap) -> WireError {
+    let members = request
+        .params
+        .and_then(|params| json::Members::of(params).ok());
+    let is_modern = members
+        .as_ref()
+        .is_some_and(|members| members.get("_meta").is_some());
+    if request.method == "initialize" && !is_modern {
+        let version = members.and_then(|members| members.string("protocolVersion"));
+        return WireError::unsupported_version(version.as_deref().unwrap_or_default());
+    }
+    let agreed =
+        Routing::read(headers).and_then(|routing| routing.agree_on_method(&request.method));
+    match agreed {
+        Ok(()) => Kind::UnknownMethod.into(),
+        Err(error) => error.into(),
+    }
+}
