@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use hangar_wire::{Held, Rejection, Snapshot, Term};
+use tokio::sync::watch;
 
 pub use active::{Active, Grant, Tenant, Upstream};
 pub use runtimes::Runtimes;
@@ -19,6 +20,7 @@ pub use runtimes::Runtimes;
 #[derive(Debug, Default)]
 pub struct Config {
     active: ArcSwapOption<Active>,
+    changed: watch::Sender<()>,
 }
 
 /// What became of a snapshot.
@@ -58,6 +60,11 @@ impl Config {
         self.active.load().as_ref().map(|active| active.held())
     }
 
+    /// Tells of every configuration that comes into force from now on.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
     /// Checks and prepares a snapshot, then exchanges the pointer.
     ///
     /// Guarantees: never goes back in (epoch, generation); a refused snapshot changes nothing.
@@ -80,6 +87,7 @@ impl Config {
         }
         let (active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
         self.active.store(Some(Arc::new(active)));
+        self.changed.send_replace(());
         Ok(Applied::New(rejected))
     }
 }

@@ -11,6 +11,7 @@ pub mod discover;
 pub mod get;
 pub mod governor;
 pub mod list;
+pub mod listen;
 pub mod merged;
 pub mod observe;
 pub mod register;
@@ -308,6 +309,8 @@ pub async fn answer(call: &Call<'_>) -> Result<Answer, WireError> {
         | Method::TemplatesList
         | Method::ResourcesRead
         | Method::Complete => relay::run(call).await,
+        // Only a client that takes no stream gets here.
+        Method::Listen => Err(listen::no_stream()),
         Method::TasksGet => get::run(call).await,
         Method::TasksUpdate => update::run(call).await,
         Method::TasksCancel => cancel::run(call).await,

@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::config::subscribe::Freshness;
 use crate::flow::register::Births;
+use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 
 /// The parts behind the request path. No lock of it is held across I/O.
@@ -26,6 +27,7 @@ pub struct Gateway {
     /// Governance sections, which end even when their client is gone.
     pub sections: TaskTracker,
     pub births: Births,
+    pub listeners: Listeners,
 }
 
 // === impl Gateway ===
@@ -39,6 +41,7 @@ impl Gateway {
         class: String,
         max_body: usize,
     ) -> Self {
+        let listeners = Listeners::new(metrics.listeners.clone());
         Self {
             config,
             store,
@@ -48,6 +51,7 @@ impl Gateway {
             max_body,
             sections: TaskTracker::new(),
             births: Births::default(),
+            listeners,
         }
     }
 

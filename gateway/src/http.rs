@@ -1,5 +1,6 @@
 //! Sockets towards clients and probes.
 
+mod listen;
 pub mod mcp;
 mod pass;
 pub mod probe;

@@ -12,6 +12,7 @@ pub mod flow;
 pub mod gateway;
 pub mod http;
 pub mod limit;
+pub mod listeners;
 pub mod metrics;
 mod provenance;
 mod run;

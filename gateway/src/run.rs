@@ -155,6 +155,7 @@ async fn watch(
 
 /// Lets requests and governance sections in flight end, but not for ever.
 async fn drain(gateway: &Gateway, serving: JoinSet<()>) {
+    gateway.listeners.close();
     let drained = tokio::time::timeout(DRAIN, async {
         all_ended(serving).await;
         gateway.sections.close();

@@ -4,6 +4,7 @@ pub mod address;
 pub mod client;
 pub mod contracts;
 pub mod exchange;
+pub mod listen;
 pub mod pins;
 
 use std::collections::BTreeSet;

@@ -15,6 +15,7 @@ pub mod envelope;
 pub mod gateway;
 pub mod manifests;
 pub mod metrics;
+pub mod open;
 pub mod operator;
 pub mod process;
 pub mod python;

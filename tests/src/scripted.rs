@@ -8,6 +8,7 @@
 //! Caveats: header names are kept in lower case, as the HTTP library gives them.
 
 mod answer;
+mod feed;
 mod gate;
 mod mcp;
 mod seen;
@@ -17,6 +18,7 @@ mod server;
 mod tests;
 
 pub use answer::{Answer, Framing};
+pub use feed::Feed;
 pub use gate::Gate;
 pub use mcp::{mk_tool, tools};
 pub use seen::Seen;

@@ -185,7 +185,7 @@ async fn methods_that_were_removed_or_are_not_built_are_unknown() {
     let (stack, alice) = start().await;
     let task = alice.start_task("slow", json!({})).await.unwrap();
     let seen = stack.upstream.seen().len();
-    for method in ["tasks/list", "tasks/result", "subscriptions/listen", "x/y"] {
+    for method in ["tasks/list", "tasks/result", "resources/subscribe", "x/y"] {
         let envelope = Envelope::new(method, json!({"taskId": task}));
         let reply = alice.send(&envelope).await.unwrap();
         assert_eq!(outcome(&reply), (404, -32601), "{method}");

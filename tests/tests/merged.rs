@@ -418,7 +418,7 @@ async fn discover_unites_what_the_upstreams_announce() {
     assert_eq!(
         united["capabilities"],
         json!({
-            "tools": {}, "logging": {}, "resources": {},
+            "tools": {"listChanged": true}, "logging": {}, "resources": {},
             "extensions": {"io.modelcontextprotocol/tasks": {}},
         })
     );

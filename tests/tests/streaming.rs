@@ -4,13 +4,12 @@
 
 use hangar_tests::client::{Client, Reply};
 use hangar_tests::envelope::Envelope;
+use hangar_tests::open::Open;
 use hangar_tests::scripted::{Answer, Framing, Gate};
 use hangar_tests::sse;
 use hangar_tests::stack::{ALICE, BOB, Stack};
 use hangar_tests::wait;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 const UNAVAILABLE: i64 = -31001;
 const UPSTREAM_PROTOCOL: i64 = -31008;
@@ -20,47 +19,11 @@ const DONE: &str =
     r#"{ "jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[],"x": 1.0} }"#;
 const TASK: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"streamed","status":"working","createdAt":"2026-12-01T06:00:00Z","lastUpdatedAt":"2026-12-01T06:00:00Z","ttlMs":900000}}"#;
 
-/// A connection on which an answer is read as it comes.
-struct Open {
-    socket: TcpStream,
-    got: String,
-}
-
-impl Open {
-    async fn send(stack: &Stack, key: &str, envelope: &Envelope) -> Self {
-        let address = stack.gateway.mcp_address();
-        let mut socket = TcpStream::connect(address).await.unwrap();
-        let body = envelope.body();
-        let mut head = format!(
-            "POST /mcp/default/reports HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\n",
-            body.len()
-        );
-        for (name, value) in envelope.headers() {
-            head.extend([name, ": ", value, "\r\n"]);
-        }
-        head.push_str("\r\n");
-        socket.write_all(head.as_bytes()).await.unwrap();
-        socket.write_all(&body).await.unwrap();
-        Self {
-            socket,
-            got: String::new(),
-        }
-    }
-
-    /// Reads until this has come.
-    async fn until(&mut self, needle: &str) {
-        let reading = async {
-            let mut piece = vec![0; 64 << 10];
-            while !self.got.contains(needle) {
-                let size = self.socket.read(&mut piece).await.unwrap();
-                assert!(size > 0, "no {needle} in {}", self.got);
-                self.got
-                    .push_str(std::str::from_utf8(&piece[..size]).unwrap());
-            }
-        };
-        let read = tokio::time::timeout(wait::PATIENCE, reading).await;
-        assert!(read.is_ok(), "{needle} did not come: {}", self.got);
-    }
+async fn open(stack: &Stack, envelope: &Envelope) -> Open {
+    let address = stack.gateway.mcp_address();
+    Open::send(address, "/mcp/default/reports", ALICE, envelope)
+        .await
+        .unwrap()
 }
 
 /// A call that asks for both kinds of notifications.
@@ -202,13 +165,13 @@ async fn an_event_reaches_the_client_before_the_reply_is_there() {
     let gate = Gate::new();
     let held = answer(&[&told, DONE]).held_at(sse::event(&told).len(), &gate);
     stack.upstream.enqueue("tools/call", held);
-    let mut open = Open::send(&stack, ALICE, &curious()).await;
-    open.until(&told).await;
+    let mut open = open(&stack, &curious()).await;
+    open.until(&told).await.unwrap();
     assert!(!open.got.contains("resultType"));
     gate.open();
-    open.until(DONE).await;
+    open.until(DONE).await.unwrap();
     let end = "0\r\n\r\n";
-    open.until(end).await;
+    open.until(end).await.unwrap();
 }
 
 /// The id of the reply is the client's own, also where the upstream spells it in another way
@@ -267,9 +230,9 @@ async fn a_client_that_leaves_ends_the_upstream_s_work() {
         let (never, ended) = (Gate::new(), Gate::new());
         let held = answer(&[&told, DONE]).held_at(at, &never).rings(&ended);
         stack.upstream.enqueue("tools/call", held);
-        let mut open = Open::send(&stack, ALICE, &curious()).await;
+        let mut open = open(&stack, &curious()).await;
         if let Some(told) = waits_for {
-            open.until(told).await;
+            open.until(told).await.unwrap();
         }
         never.reached(1).await.unwrap();
         assert_eq!(ended.count(), 0);
@@ -346,8 +309,8 @@ async fn a_client_that_does_not_read_is_not_buffered_for() {
     stack
         .upstream
         .enqueue("tools/call", answer(&sent).rings(&ended));
-    let mut open = Open::send(&stack, ALICE, &curious()).await;
-    open.until(r#""data":"0-"#).await;
+    let mut open = open(&stack, &curious()).await;
+    open.until(r#""data":"0-"#).await.unwrap();
     for _ in 0..50 {
         alice
             .call("echo", json!({"text": "hi"}))
@@ -357,8 +320,8 @@ async fn a_client_that_does_not_read_is_not_buffered_for() {
             .unwrap();
     }
     assert_eq!(ended.count(), 0, "12 MB wait at the upstream");
-    open.until(r#""data":"199-"#).await;
-    open.until(DONE).await;
+    open.until(r#""data":"199-"#).await.unwrap();
+    open.until(DONE).await.unwrap();
     ended.reached(1).await.unwrap();
 }
 
@@ -370,11 +333,11 @@ async fn a_silent_stream_shows_that_it_lives() {
     let gate = Gate::new();
     let held = answer(&[&told, DONE]).held_at(sse::event(&told).len(), &gate);
     stack.upstream.enqueue("tools/call", held);
-    let mut open = Open::send(&stack, ALICE, &curious()).await;
-    open.until(&told).await;
-    open.until("\n: ").await;
+    let mut open = open(&stack, &curious()).await;
+    open.until(&told).await.unwrap();
+    open.until("\n: ").await.unwrap();
     gate.open();
-    open.until(DONE).await;
+    open.until(DONE).await.unwrap();
 }
 
 #[tokio::test]

@@ -284,7 +284,10 @@ async fn discover_announces_what_the_upstream_announced() {
     let ours = alice.discover().await.unwrap().result().unwrap();
     assert_eq!(
         ours["capabilities"],
-        json!({"prompts": {}, "resources": {"x": 1}, "completions": {}, "logging": {}})
+        json!({
+            "prompts": {"listChanged": true}, "resources": {"subscribe": true, "x": 1},
+            "completions": {}, "logging": {},
+        })
     );
     assert_eq!(ours["instructions"], "Read first.");
     assert_eq!(ours["cacheScope"], "private");

@@ -30,8 +30,8 @@ pub struct Said<'a> {
 
 /// Capabilities that are passed on. Others are of methods that are not served.
 const SERVED: [&str; 5] = ["tools", "prompts", "resources", "completions", "logging"];
-/// Members that promise `subscriptions/listen`, which is not served.
-const NOT_SERVED: [&str; 2] = ["listChanged", "subscribe"];
+/// Members that promise `subscriptions/listen`: where one upstream keeps the promise, it is one.
+const PROMISES: [&str; 2] = ["listChanged", "subscribe"];
 
 /// Result of `server/discover`: the union of what these upstreams announced. `unavailable` are
 /// the names of grants whose upstreams could not be asked.
@@ -112,19 +112,27 @@ impl<'a> Announced<'a> {
     }
 }
 
-/// One capability of all that have it; where they differ in a member, the first one's is taken.
+/// One capability of all that have it; where they differ in a member, the first one's is taken, and
+/// of a promise the one that is kept.
 fn united(said: &[Said<'_>], capability: &str) -> Option<String> {
-    let mut parts = said
+    let parts: Vec<_> = said
         .iter()
         .filter_map(|said| said.announced.get(capability))
-        .peekable();
-    parts.peek()?;
-    let mut seen: Vec<&str> = NOT_SERVED.to_vec();
+        .collect();
+    if parts.is_empty() {
+        return None;
+    }
+    let kept = |name: &str| {
+        let mut promised = parts.iter().filter_map(|part| part.get(name));
+        promised.find(|value| PROMISES.contains(&name) && value.get() == "true")
+    };
+    let mut seen: Vec<&str> = Vec::new();
     let mut out = String::from("{");
-    for (name, value) in parts.flat_map(Members::iter) {
+    for (name, value) in parts.iter().flat_map(|part| part.iter()) {
         if seen.contains(&&**name) {
             continue;
         }
+        let value = kept(name).unwrap_or(value);
         if out.len() > 1 {
             out.push(',');
         }

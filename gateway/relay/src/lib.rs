@@ -14,6 +14,7 @@ pub mod envelope;
 pub mod headers;
 pub mod json;
 pub mod list;
+pub mod listen;
 pub mod merge;
 pub mod method;
 pub mod mirror;

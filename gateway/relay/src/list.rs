@@ -76,14 +76,9 @@ pub(crate) fn finish(mut out: String, unavailable: &[&str]) -> Box<RawValue> {
     out.push_str(r#""ttlMs":0,"cacheScope":"private","_meta":{"#);
     if !unavailable.is_empty() {
         json::quote_into(&mut out, META_UNAVAILABLE);
-        out.push_str(":[");
-        for (index, name) in unavailable.iter().enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            json::quote_into(&mut out, name);
-        }
-        out.push_str("],");
+        out.push(':');
+        push_names(&mut out, unavailable);
+        out.push(',');
     }
     json::quote_into(&mut out, META_SERVER_INFO);
     out.push_str(r#":{"name":"#);
@@ -92,6 +87,18 @@ pub(crate) fn finish(mut out: String, unavailable: &[&str]) -> Box<RawValue> {
     json::quote_into(&mut out, GATEWAY_VERSION);
     out.push_str("}}}");
     json::raw(out)
+}
+
+/// Appends an array of texts.
+pub(crate) fn push_names(out: &mut String, names: &[&str]) {
+    out.push('[');
+    for (index, name) in names.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        json::quote_into(out, name);
+    }
+    out.push(']');
 }
 
 #[cfg(test)]

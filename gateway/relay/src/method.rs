@@ -14,6 +14,7 @@ pub enum Method {
     TemplatesList,
     ResourcesRead,
     Complete,
+    Listen,
     TasksGet,
     TasksUpdate,
     TasksCancel,
@@ -21,7 +22,7 @@ pub enum Method {
 
 /// Methods of the protocol that are not served; named in metrics, so that a client that asks
 /// for one can be seen.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 11] = [
     "initialize",
     "logging/setLevel",
     "notifications/cancelled",
@@ -31,7 +32,6 @@ const KNOWN: [&str; 12] = [
     "ping",
     "resources/subscribe",
     "resources/unsubscribe",
-    "subscriptions/listen",
     "tasks/list",
     "tasks/result",
 ];
@@ -50,7 +50,7 @@ pub fn label(method: &str) -> &'static str {
 // === impl Method ===
 
 impl Method {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Discover,
         Self::ToolsList,
         Self::ToolsCall,
@@ -60,6 +60,7 @@ impl Method {
         Self::TemplatesList,
         Self::ResourcesRead,
         Self::Complete,
+        Self::Listen,
         Self::TasksGet,
         Self::TasksUpdate,
         Self::TasksCancel,
@@ -81,6 +82,7 @@ impl Method {
             Self::TemplatesList => "resources/templates/list",
             Self::ResourcesRead => "resources/read",
             Self::Complete => "completion/complete",
+            Self::Listen => "subscriptions/listen",
             Self::TasksGet => "tasks/get",
             Self::TasksUpdate => "tasks/update",
             Self::TasksCancel => "tasks/cancel",
@@ -99,7 +101,8 @@ impl Method {
             | Self::ResourcesList
             | Self::TemplatesList
             | Self::ResourcesRead
-            | Self::Complete => false,
+            | Self::Complete
+            | Self::Listen => false,
         }
     }
 
@@ -115,6 +118,7 @@ impl Method {
             | Self::PromptsGet
             | Self::ResourcesRead
             | Self::Complete
+            | Self::Listen
             | Self::TasksGet
             | Self::TasksUpdate
             | Self::TasksCancel => None,

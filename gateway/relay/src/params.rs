@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::envelope::Request;
 use crate::json::{self, Members};
+use crate::listen::Filter;
 use crate::method::Method;
 use crate::{
     META_CLIENT_CAPABILITIES, META_LOG_LEVEL, META_PROGRESS_TOKEN, META_PROTOCOL_VERSION,
@@ -49,6 +50,8 @@ pub struct Params<'a> {
     pub input_responses: Option<Members<'a>>,
     /// Lists, when given; also `""` is one.
     pub cursor: Option<Cow<'a, str>>,
+    /// `subscriptions/listen`.
+    pub filter: Option<Filter>,
 }
 
 /// What a completion is for.
@@ -98,7 +101,7 @@ pub const MAX_NAME_BYTES: usize = 256;
 /// Longest URI of a resource, in bytes: it must fit into a header, in base64 at worst.
 pub const MAX_URI_BYTES: usize = 8192;
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "_meta",
     "name",
     "uri",
@@ -108,6 +111,7 @@ const NAMES: [&str; 9] = [
     "inputResponses",
     "requestState",
     "cursor",
+    "notifications",
 ];
 
 // === impl Error ===
@@ -144,9 +148,11 @@ impl<'a> Params<'a> {
             task_id: None,
             input_responses: None,
             cursor: None,
+            filter: None,
         };
         match method {
             Method::Discover => {}
+            Method::Listen => params.filter = Some(Filter::parse(&params.members)?),
             Method::ToolsList
             | Method::PromptsList
             | Method::ResourcesList
@@ -185,6 +191,11 @@ impl<'a> Params<'a> {
     pub fn mirrored_name(&self) -> Option<&str> {
         let name = self.name.as_deref().or(self.uri.as_deref());
         name.or(self.task_id.as_deref())
+    }
+
+    /// Whether the request is one of the tasks extension, and so needs its declaration.
+    pub fn needs_tasks(&self) -> bool {
+        self.filter.as_ref().is_some_and(|it| !it.tasks.is_empty())
     }
 
     fn text(&self, name: &'static str, most: usize) -> Result<Cow<'a, str>, Error> {

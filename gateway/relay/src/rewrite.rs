@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::envelope::Request;
 use crate::json;
+use crate::listen::Filter;
 use crate::method::Method;
 use crate::params::Params;
 use crate::{
@@ -121,6 +122,11 @@ impl Own<'_> {
 
     pub fn discover(self) -> String {
         self.compose(Method::Discover, "")
+    }
+
+    pub fn listen(self, filter: &Filter) -> String {
+        let params = format!(r#""notifications":{},"#, filter.encode());
+        self.compose(Method::Listen, &params)
     }
 
     /// `params` are members with a comma behind each.

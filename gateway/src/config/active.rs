@@ -147,6 +147,11 @@ impl Active {
         }
     }
 
+    /// Whether connections that the other one permitted are permitted by this one.
+    pub fn same_addresses(&self, other: &Self) -> bool {
+        self.addresses == other.addresses
+    }
+
     /// The caller behind an API key. The index is over SHA-256 of keys, and the final comparison
     /// takes the same time for every difference.
     pub fn caller_of_key(&self, key: &[u8]) -> Option<Caller> {

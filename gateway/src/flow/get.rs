@@ -20,7 +20,8 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         .await
 }
 
-async fn get(
+/// The state of a task as this client may see it.
+pub async fn get(
     section: Section,
     task: TaskId,
     meta: Box<RawValue>,

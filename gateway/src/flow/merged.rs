@@ -16,7 +16,7 @@ use hangar_relay::method::Method;
 use hangar_relay::params::Reference;
 use hangar_relay::wire::{Kind, WireError};
 
-use super::{Answer, Call, access};
+use super::{Answer, Call, access, listen};
 use crate::config::{Active, Grant, Tenant, Upstream};
 
 /// The upstreams of one tenant, in the order of their grants' names.
@@ -31,8 +31,8 @@ pub struct Granted<'a> {
 /// One request as each of several upstreams would be asked it.
 #[derive(Debug)]
 pub struct Merged<'a> {
-    calls: Vec<Call<'a>>,
-    absent: &'a [&'a str],
+    pub(super) calls: Vec<Call<'a>>,
+    pub(super) absent: &'a [&'a str],
 }
 
 /// Who answers.
@@ -86,6 +86,11 @@ impl<'a> Merged<'a> {
         }
     }
 
+    /// Whether there is one upstream, and no other that is missing.
+    pub fn is_alone(&self) -> bool {
+        self.calls.len() == 1 && self.absent.is_empty()
+    }
+
     /// Finds out who answers.
     pub async fn answerer(&self) -> Result<Answerer<'_>, WireError> {
         // No upstream in force: there is nothing to tell what was asked by.
@@ -97,7 +102,9 @@ impl<'a> Merged<'a> {
             | Method::ToolsList
             | Method::PromptsList
             | Method::ResourcesList
-            | Method::TemplatesList => Ok(Answerer::All),
+            | Method::TemplatesList
+            // Refused alike by all.
+            | Method::Listen => Ok(Answerer::All),
             Method::ToolsCall => self.by_prefix(call.params.name.as_deref(), Kind::UnknownTool),
             Method::PromptsGet => self.by_prefix(call.params.name.as_deref(), Kind::UnknownPrompt),
             Method::ResourcesRead => {
@@ -125,6 +132,7 @@ impl<'a> Merged<'a> {
         match call.method {
             Method::Discover => self.discover(call).await,
             Method::ToolsList => self.tools(call).await,
+            Method::Listen => Err(listen::no_stream()),
             _ => self.list(call).await,
         }
     }

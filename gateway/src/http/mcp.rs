@@ -133,7 +133,7 @@ async fn climb(
     let Some(checked) = check(&entered, &head.headers, trail)? else {
         return Ok(Climbed::Answered(Answer::accepted()));
     };
-    if stream::may(&head.headers, &checked.params.meta) {
+    if stream::may(&head.headers, checked.method, &checked.params.meta) {
         return Ok(Climbed::MayStream(entered));
     }
     let pass = Pass {
@@ -167,7 +167,7 @@ fn check_origin(headers: &HeaderMap) -> Result<(), WireError> {
 }
 
 /// A credential decides or refuses; only where there is none may the caller be anonymous.
-fn authenticate(active: &Active, headers: &HeaderMap) -> Result<Caller, WireError> {
+pub(crate) fn authenticate(active: &Active, headers: &HeaderMap) -> Result<Caller, WireError> {
     let mut credentials = headers.get_all(header::AUTHORIZATION).iter();
     let caller = match (credentials.next(), credentials.next()) {
         (None, _) => active.anonymous(),

@@ -122,7 +122,7 @@ impl Pass<'_> {
         }
     }
 
-    fn call<'c>(
+    pub(super) fn call<'c>(
         &'c self,
         checked: &'c Checked<'c>,
         correlation: &'c str,
@@ -169,7 +169,7 @@ impl Ride {
             entered,
             mut trail,
             started,
-            inflight: _inflight,
+            inflight,
         } = self;
         let answer = match check(&entered, &headers, &mut trail) {
             Ok(Some(checked)) => {
@@ -184,6 +184,9 @@ impl Ride {
                     headers: &headers,
                     notes: Some(&notes),
                 };
+                if checked.method == Method::Listen {
+                    return pass.listen(&checked, &mut trail, started, inflight).await;
+                }
                 pass.answer(&checked, &mut trail).await
             }
             Ok(None) => Ok(Answer::accepted()),
@@ -191,6 +194,7 @@ impl Ride {
         };
         let answer = answer.unwrap_or_else(|error| Answer::refused(trail.id.as_deref(), &error));
         report(&gateway, &trail, &answer, started);
+        drop(inflight);
         answer
     }
 }
@@ -223,7 +227,8 @@ pub(super) fn check<'a>(
             &params.meta.protocol_version,
         ));
     }
-    if method.is_task() && !params.meta.capabilities.tasks.is_yes() {
+    let needs_tasks = method.is_task() || params.needs_tasks();
+    if needs_tasks && !params.meta.capabilities.tasks.is_yes() {
         return Err(WireError::missing_tasks());
     }
     Ok(Some(Checked {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
+use hangar_relay::method::Method;
 use hangar_relay::notify::Wanted;
 use hangar_relay::params::Meta;
 use hangar_relay::sse;
@@ -40,9 +41,10 @@ const DEPTH: usize = 16;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Whether the client takes an event stream and asked for something that one is needed for.
-pub(super) fn may(headers: &HeaderMap, meta: &Meta<'_>) -> bool {
-    if Wanted::of(meta).is_nothing() {
+/// Whether the client takes an event stream and asked for something that one is needed for, as
+/// listening is.
+pub(super) fn may(headers: &HeaderMap, method: Method, meta: &Meta<'_>) -> bool {
+    if method != Method::Listen && Wanted::of(meta).is_nothing() {
         return false;
     }
     let lists = |value: &HeaderValue| {

@@ -54,6 +54,7 @@ struct Resolver {
 type Resolved = Pin<Box<dyn Future<Output = io::Result<std::vec::IntoIter<SocketAddr>>> + Send>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS: usize = 256;
 
@@ -80,6 +81,10 @@ impl Http {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+        // A subscription is silent for long: an upstream that went without a word is found out.
+        tcp.set_keepalive(Some(KEEP_ALIVE));
+        tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+        tcp.set_keepalive_retries(Some(3));
         let connector = HttpsConnectorBuilder::new()
             .with_provider_and_webpki_roots(provider)?
             .https_or_http()

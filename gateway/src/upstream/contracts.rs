@@ -52,6 +52,8 @@ pub enum Error {
 #[derive(Debug, Default)]
 struct State {
     latest: Option<Arc<Catalogue>>,
+    /// When the upstream last said that its list changed: nothing older is remembered.
+    changed: Option<Instant>,
     flight: Option<Flight>,
 }
 
@@ -79,6 +81,7 @@ impl Contracts {
     ) -> Fetched {
         let now = Instant::now();
         let oldest = now.checked_sub(max_age).unwrap_or(now);
+        let oldest = self.lock().changed.map_or(oldest, |at| at.max(oldest));
         if let Some(latest) = self.latest().filter(|latest| latest.began >= oldest) {
             return Ok(latest);
         }
@@ -107,6 +110,11 @@ impl Contracts {
                 return outcome;
             }
         }
+    }
+
+    /// Takes no list for true that was begun before now.
+    pub fn expire(&self) {
+        self.lock().changed = Some(Instant::now());
     }
 
     fn latest(&self) -> Option<Arc<Catalogue>> {

@@ -76,7 +76,7 @@ pub enum Failure {
 }
 
 /// Bytes of comments and of events that are no messages, in one stream.
-const MAX_JUNK_BYTES: usize = 1 << 20;
+pub(super) const MAX_JUNK_BYTES: usize = 1 << 20;
 /// Linux error numbers (errno.h).
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
@@ -196,12 +196,28 @@ async fn exchange_once(
     exchange: Exchange<'_>,
     notes: Option<&Notes<'_>>,
 ) -> Result<Received, Failure> {
+    let (id, most) = (
+        exchange.id,
+        exchange.upstream.object.limits.max_response_bytes,
+    );
+    let response = open(exchange).await?;
+    let status = response.status();
+    if is_stream(&response) {
+        let message = read_stream(response, id, most, notes).await?;
+        return Ok(Received { status, message });
+    }
+    let message = read_reply(response, id, most).await?;
+    Ok(Received { status, message })
+}
+
+/// Sends a request; what comes back has a status that may have a JSON-RPC reply under it.
+pub(super) async fn open(exchange: Exchange<'_>) -> Result<Response<Body>, Failure> {
     let Exchange {
         http,
         upstream,
         headers,
         body,
-        id,
+        id: _,
         deadline: _,
     } = exchange;
     let mut request = Request::new(Full::new(body));
@@ -229,25 +245,27 @@ async fn exchange_once(
             .and_then(|value| value.to_str().ok()?.parse().ok());
         return Err(Failure::Throttled { retry_after });
     }
-    let most = upstream.object.limits.max_response_bytes;
-    if is_stream(&response) {
-        let message = read_stream(response, id, most, notes).await?;
-        return Ok(Received { status, message });
-    }
+    Ok(response)
+}
+
+/// Reads a JSON body that is the reply to this request.
+pub(super) async fn read_reply(
+    response: Response<Body>,
+    id: &RawValue,
+    most: u64,
+) -> Result<Bytes, Failure> {
+    let status = response.status();
     let text = read_whole(response, most).await?;
     // Under a good status the caller reads the reply, once. Under another it may be none at all.
     if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
     {
-        Ok(Received {
-            status,
-            message: text,
-        })
+        Ok(text)
     } else {
         Err(Failure::Status(status))
     }
 }
 
-fn is_stream(response: &Response<Body>) -> bool {
+pub(super) fn is_stream(response: &Response<Body>) -> bool {
     response
         .headers()
         .get(header::CONTENT_TYPE)
@@ -329,6 +347,6 @@ async fn read_stream(
     }
 }
 
-fn unreadable(error: sse::Error) -> Failure {
+pub(super) fn unreadable(error: sse::Error) -> Failure {
     Failure::NoReply(error.reason())
 }

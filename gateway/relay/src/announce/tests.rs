@@ -28,7 +28,7 @@ fn member(result: &RawValue, name: &str) -> Option<String> {
 const TASKS: &str = r#"{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
 #[test]
-fn one_upstream_is_repeated_without_what_is_not_served() {
+fn one_upstream_is_repeated_but_for_what_is_not_served() {
     let theirs = mk(
         r#"{"resources":{"listChanged":true,"subscribe":true,"x": 1.0},"prompts":{"listChanged":true},"logging":{},"experimental":{"y":{}},"completions":{},"tools":{"listChanged":false}}"#,
         r#","instructions":"use \"crawl\"""#,
@@ -36,7 +36,7 @@ fn one_upstream_is_repeated_without_what_is_not_served() {
     let result = discover(&[said(None, &theirs, TasksExtension::Forward)], &[]);
     assert_eq!(
         member(&result, "capabilities").unwrap(),
-        r#"{"tools":{},"prompts":{},"resources":{"x":1.0},"completions":{},"logging":{}}"#
+        r#"{"tools":{"listChanged":false},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true,"x":1.0},"completions":{},"logging":{}}"#
     );
     assert_eq!(
         member(&result, "instructions").unwrap(),
@@ -89,6 +89,19 @@ fn several_upstreams_are_united_and_the_missing_are_named() {
     assert!(
         meta.contains(r#""hangar.dev/unavailable":["down","gone"]"#),
         "{meta}"
+    );
+}
+
+#[test]
+fn a_promise_that_one_upstream_keeps_is_one() {
+    let first = mk(r#"{"tools":{"listChanged":false}}"#, "");
+    let second = mk(r#"{"tools":{"listChanged":true}}"#, "");
+    let third = mk(r#"{"tools":{}}"#, "");
+    let all = [&third, &first, &second, &third]
+        .map(|theirs| said(None, theirs, TasksExtension::Withhold));
+    assert_eq!(
+        member(&discover(&all, &[]), "capabilities").unwrap(),
+        r#"{"tools":{"listChanged":true}}"#
     );
 }
 

@@ -31,10 +31,10 @@ impl Merged<'_> {
             remembered.within(REMEMBERED) == Some(false)
         };
         let may_be_old = self.calls.iter().any(led_away);
-        let mut found = self.look(uri, REMEMBERED).await;
+        let mut found = self.look(&[uri], REMEMBERED).await.remove(0);
         let leads_nowhere = !matches!(&found, Ok(Some(_)));
         if may_be_old && leads_nowhere {
-            found = self.look(uri, Duration::ZERO).await;
+            found = self.look(&[uri], Duration::ZERO).await.remove(0);
         }
         match found? {
             Some(index) => Ok(Answerer::One(&self.calls[index])),
@@ -42,7 +42,24 @@ impl Merged<'_> {
         }
     }
 
-    async fn look(&self, uri: &str, max_age: Duration) -> Result<Option<usize>, WireError> {
+    /// Whose each of these URIs is; none where it is nobody's, or cannot be told.
+    pub(in crate::flow) async fn owners(&self, uris: &[&str]) -> Vec<Option<usize>> {
+        if self.is_alone() || uris.is_empty() {
+            return vec![Some(0); uris.len()];
+        }
+        let found = self.look(uris, Duration::ZERO).await;
+        found
+            .into_iter()
+            .map(|owner| owner.ok().flatten())
+            .collect()
+    }
+
+    /// Looks for each of these URIs, in their order.
+    async fn look(
+        &self,
+        uris: &[&str],
+        max_age: Duration,
+    ) -> Vec<Result<Option<usize>, WireError>> {
         let announced = join_all(self.calls.iter().map(|call| announces(call, max_age))).await;
         let mut missing = None;
         let mut candidates = Vec::new();
@@ -54,28 +71,32 @@ impl Merged<'_> {
             }
         }
         if let [only] = candidates.as_slice() {
-            return Ok(Some(*only));
+            return uris.iter().map(|_| Ok(Some(*only))).collect();
         }
         let fits = candidates.iter().map(async |index| {
-            let fit = fit(&self.calls[*index], uri);
-            tokio::time::timeout(PATIENCE, fit)
+            let fits = fits(&self.calls[*index], uris);
+            tokio::time::timeout(PATIENCE, fits)
                 .await
                 .unwrap_or_else(|_| Err(WireError::unavailable(None)))
         });
         let mut known = Vec::with_capacity(candidates.len());
-        for fit in join_all(fits).await {
-            known.push(fit.unwrap_or_else(|error| {
+        for fits in join_all(fits).await {
+            known.push(fits.unwrap_or_else(|error| {
                 missing = Some(error);
-                None
+                vec![None; uris.len()]
             }));
         }
-        match (merge::choose(&known), missing) {
-            (Chosen::One(at), _) => Ok(Some(candidates[at])),
-            (Chosen::Ambiguous, _) => Err(rescue::ambiguous_resource()),
-            (Chosen::None, None) => Ok(None),
-            // It may be the missing one's.
-            (Chosen::None, Some(error)) => Err(error),
-        }
+        let choose = |at: usize| {
+            let known: Vec<_> = known.iter().map(|fits| fits[at]).collect();
+            match (merge::choose(&known), &missing) {
+                (Chosen::One(at), _) => Ok(Some(candidates[at])),
+                (Chosen::Ambiguous, _) => Err(rescue::ambiguous_resource()),
+                (Chosen::None, None) => Ok(None),
+                // It may be the missing one's.
+                (Chosen::None, Some(error)) => Err(error.clone()),
+            }
+        };
+        (0..uris.len()).map(choose).collect()
     }
 }
 
@@ -100,9 +121,9 @@ async fn announces(call: &Call<'_>, max_age: Duration) -> Result<bool, WireError
     Ok(has_resources)
 }
 
-/// How well this upstream's lists fit the URI.
-async fn fit(call: &Call<'_>, uri: &str) -> Result<Option<Fit>, WireError> {
-    let mut best = None;
+/// How well this upstream's lists fit each of these URIs.
+async fn fits(call: &Call<'_>, uris: &[&str]) -> Result<Vec<Option<Fit>>, WireError> {
+    let mut best = vec![None; uris.len()];
     for method in [Method::ResourcesList, Method::TemplatesList] {
         let mut cursor: Option<String> = None;
         for _ in 0..MAX_PAGES {
@@ -115,8 +136,10 @@ async fn fit(call: &Call<'_>, uri: &str) -> Result<Option<Fit>, WireError> {
             };
             let page = Page::read(method, result);
             let page = page.map_err(|error| breach(call, result, error))?;
-            best = best.max(merge::fit(&page, uri));
-            if best == Some(Fit::Listed) {
+            for (best, uri) in best.iter_mut().zip(uris) {
+                *best = (*best).max(merge::fit(&page, uri));
+            }
+            if best.iter().all(|best| *best == Some(Fit::Listed)) {
                 return Ok(best);
             }
             let next = page.next_cursor();

@@ -18,7 +18,7 @@ fn may_with(accept: &[&str], meta: &str) -> bool {
     for value in accept {
         headers.append(header::ACCEPT, HeaderValue::from_str(value).unwrap());
     }
-    may(&headers, &params.meta)
+    may(&headers, Method::ToolsCall, &params.meta)
 }
 
 #[test]
