@@ -27,6 +27,7 @@ use bytes::Bytes;
 use hangar_ledger::{Status, TaskId, UpstreamUid};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
+use hangar_relay::legacy::{self, Era};
 use hangar_relay::method::Method;
 use hangar_relay::params::Params;
 use hangar_relay::wire::{self, Kind, WireError};
@@ -38,7 +39,9 @@ use serde_json::value::RawValue;
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
 use crate::gateway::Gateway;
+use crate::http::legacy::Client;
 use crate::http::rescue;
+use crate::upstream::era;
 use crate::upstream::exchange::{self, Exchange, Failure, Notes};
 use governor::Governor;
 use section::Section;
@@ -51,6 +54,7 @@ pub struct Call<'a> {
     pub caller: &'a Caller,
     pub grant: &'a Arc<Grant>,
     pub upstream: &'a Arc<Upstream>,
+    pub client: Client,
     pub method: Method,
     /// Before names of tools and prompts on this endpoint; empty: their own names.
     pub prefix: &'a str,
@@ -188,6 +192,7 @@ impl Call<'_> {
             headers,
             body,
             id: self.request.id,
+            owner: Some(&self.caller.owner),
             deadline: exchange::deadline(self.upstream, most),
         };
         let reply = exchange::send_noting(exchange, notes).await;
@@ -345,6 +350,11 @@ pub fn usable(tool: &Tool) -> bool {
     mirror::Mirrors::of(&tool.raw).is_ok()
 }
 
+/// Whether a tool can only run as a task that is not relayed: a 2025-11-25 upstream's own kind.
+pub fn is_task_only(upstream: &Upstream, tool: &Tool) -> bool {
+    era::of(upstream) == Some(Era::Legacy) && legacy::upstream::is_task_only(&tool.raw)
+}
+
 /// Headers that mirror arguments, made anew from the body; the client's must agree with it.
 pub fn mirrored(
     call: &Call<'_>,
@@ -355,6 +365,9 @@ pub fn mirrored(
         return Ok(Vec::new());
     }
     let arguments = call.params.arguments;
-    mirrors.check(call.headers, arguments)?;
+    // Clients of 2025-11-25 know of no headers that mirror arguments.
+    if call.client.is_modern() {
+        mirrors.check(call.headers, arguments)?;
+    }
     Ok(mirrors.headers(arguments)?)
 }

@@ -1,5 +1,6 @@
 //! Sockets towards clients and probes.
 
+pub mod legacy;
 mod listen;
 pub mod mcp;
 mod pass;

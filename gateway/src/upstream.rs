@@ -1,11 +1,16 @@
-//! Upstream MCP servers: addresses, the pooled client, one exchange, and their tool contracts.
+//! Upstream MCP servers: addresses, the pooled client, one exchange in either era, and their tool
+//! contracts.
 
 pub mod address;
+mod bridge;
 pub mod client;
 pub mod contracts;
+pub mod era;
+mod events;
 pub mod exchange;
 pub mod listen;
 pub mod pins;
+pub mod session;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +31,8 @@ pub struct Runtime {
     pub contracts: contracts::Contracts,
     pub pins: pins::Known,
     pub resources: Remembered,
+    pub eras: era::Eras,
+    pub sessions: session::Sessions,
 }
 
 /// Whether an upstream announced resources, and when it was asked.

@@ -73,6 +73,22 @@ impl Client {
         send(&self.http, request.body(Full::new(body))?).await
     }
 
+    /// Sends an HTTP method without a body.
+    pub async fn bare(&self, method: Method) -> Result<Reply> {
+        let mut request = Request::builder().method(method).uri(&self.url);
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        send(&self.http, request.body(Full::new(Bytes::new()))?).await
+    }
+
+    /// A request as a client of MCP 2025-11-25 sends it, without a session.
+    pub async fn send_legacy(&self, method: &str, params: Value) -> Result<Reply> {
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        self.post(&legacy_headers(), message.to_string().into())
+            .await
+    }
+
     pub async fn send(&self, envelope: &Envelope) -> Result<Reply> {
         self.post(envelope.headers(), envelope.body()).await
     }
@@ -192,6 +208,17 @@ impl Reply {
         headers.sort();
         (self.status, headers, self.body.clone())
     }
+}
+
+/// The headers of every request of MCP 2025-11-25 after `initialize`.
+pub fn legacy_headers() -> Vec<(String, String)> {
+    [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2025-11-25"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .to_vec()
 }
 
 /// A plain GET.

@@ -10,6 +10,7 @@
 mod answer;
 mod feed;
 mod gate;
+mod legacy;
 mod mcp;
 mod seen;
 mod server;
@@ -20,6 +21,7 @@ mod tests;
 pub use answer::{Answer, Framing};
 pub use feed::Feed;
 pub use gate::Gate;
+pub use legacy::Legacy;
 pub use mcp::{mk_tool, tools};
 pub use seen::Seen;
 

@@ -24,8 +24,8 @@ pub use message::{
 };
 pub use object::{
     Admission, AnsweredBy, ApiKeyHash, Consent, Grant, NewTools, OnDecline, Pinning, PinningMode,
-    Subject, SubjectKind, Tenant, TenantLimits, ToolRules, Upstream, UpstreamLimits, UpstreamTasks,
-    Visibility,
+    Protocol, Subject, SubjectKind, Tenant, TenantLimits, ToolRules, Upstream, UpstreamLimits,
+    UpstreamTasks, Visibility,
 };
 
 /// What is wrong with a message.

@@ -18,6 +18,9 @@ pub struct Upstream {
     pub generation: i64,
     /// Absolute http or https URL of the MCP endpoint.
     pub url: String,
+    /// Left out where it is found out by asking, so that such an object keeps its digest.
+    #[serde(default, skip_serializing_if = "Protocol::is_auto")]
+    pub protocol: Protocol,
     pub admission: Admission,
     pub tools: ToolRules,
     pub pinning: Pinning,
@@ -41,6 +44,18 @@ pub struct Tenant {
     /// What it may reach; only references that resolved are here.
     pub grants: Vec<Grant>,
     pub limits: TenantLimits,
+}
+
+/// Revision of MCP that an upstream speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// Found out by asking.
+    #[default]
+    Auto,
+    #[serde(rename = "2026-07-28")]
+    V2026_07_28,
+    #[serde(rename = "2025-11-25")]
+    V2025_11_25,
 }
 
 /// The switch for an emergency.
@@ -214,6 +229,15 @@ impl Tenant {
     /// SHA-256 over the RFC 8785 form of this object.
     pub fn digest(&self) -> Result<ObjectDigest, Error> {
         Sha256Hex::of_canonical(self).map(ObjectDigest)
+    }
+}
+
+// === impl Protocol ===
+
+impl Protocol {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands over a reference
+    fn is_auto(&self) -> bool {
+        *self == Self::Auto
     }
 }
 

@@ -9,6 +9,7 @@ fn mk_upstream(name: &str) -> Upstream {
         uid: "0f3c".into(),
         generation: 4,
         url: "https://reports.example.com/mcp".into(),
+        protocol: Protocol::Auto,
         admission: Admission::Open,
         tools: ToolRules {
             allow: vec!["*".into()],
@@ -131,6 +132,26 @@ fn golden_update() {
 #[test]
 fn golden_subscribe() {
     insta::assert_json_snapshot!(mk_subscribe());
+}
+
+/// An object made before the field was there keeps its digest, and one that names a revision has
+/// another.
+#[test]
+fn a_protocol_travels_where_it_is_named() {
+    let auto = mk_upstream("reports");
+    let text = serde_json::to_string(&auto).unwrap();
+    assert!(!text.contains("protocol"), "{text}");
+    for (protocol, name) in [
+        (Protocol::V2025_11_25, "2025-11-25"),
+        (Protocol::V2026_07_28, "2026-07-28"),
+    ] {
+        let mut named = auto.clone();
+        named.protocol = protocol;
+        let text = serde_json::to_string(&named).unwrap();
+        assert!(text.contains(&format!("\"protocol\":\"{name}\"")));
+        assert_eq!(serde_json::from_str::<Upstream>(&text).unwrap(), named);
+        assert_ne!(named.digest().unwrap(), auto.digest().unwrap());
+    }
 }
 
 #[test]

@@ -155,6 +155,11 @@ pub fn parse_reply<'a>(body: &'a [u8], id: &RawValue) -> Result<(Reply<'a>, Echo
     }
 }
 
+/// The id of a message, as it was sent.
+pub fn id_of(text: &str) -> Option<&RawValue> {
+    Members::parse(text).ok()?.get("id")
+}
+
 /// Whether a reply's id answers a request's: equal, or a number that came back as a string of
 /// the same digits, or the reverse. Nothing else does.
 pub fn same_id(sent: &RawValue, echoed: &RawValue) -> bool {
@@ -224,7 +229,7 @@ impl fmt::Debug for RpcError<'_> {
     }
 }
 
-fn members(body: &str) -> Result<Members<'_>, Error> {
+pub(crate) fn members(body: &str) -> Result<Members<'_>, Error> {
     let members = Members::parse(body).map_err(|error| match error {
         json::Error::NotObject if body.trim_start().starts_with('[') => Error::Batch,
         other => Error::Json(other),

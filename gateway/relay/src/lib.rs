@@ -13,6 +13,7 @@ pub mod contract;
 pub mod envelope;
 pub mod headers;
 pub mod json;
+pub mod legacy;
 pub mod list;
 pub mod listen;
 pub mod merge;

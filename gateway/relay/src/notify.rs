@@ -26,6 +26,11 @@ impl<'a> Wanted<'a> {
         }
     }
 
+    /// The token that the client named its progress by.
+    pub fn token(&self) -> Option<&'a RawValue> {
+        self.token
+    }
+
     pub fn is_nothing(&self) -> bool {
         self.token.is_none() && !self.logs
     }

@@ -167,6 +167,13 @@ fn gateway_meta() -> String {
     )
 }
 
+/// Members of a `_meta` that declares nothing, for clients that have no word for it.
+pub(crate) fn gateway_meta_without_tasks() -> String {
+    format!(
+        r#""{META_PROTOCOL_VERSION}":"{PROTOCOL_VERSION}","{META_CLIENT_INFO}":{{"name":"{GATEWAY_NAME}","version":"{GATEWAY_VERSION}"}},"{META_CLIENT_CAPABILITIES}":{{}}"#
+    )
+}
+
 fn member(name: &str, value: &str) -> String {
     let mut out = json::quote(name);
     out.push(':');

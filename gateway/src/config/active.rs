@@ -186,6 +186,10 @@ impl Active {
         ))
     }
 
+    pub fn upstreams(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.upstreams.values()
+    }
+
     /// The upstream of a task, whichever tenant made it.
     pub fn upstream_by_uid(&self, uid: &UpstreamUid) -> Option<&Arc<Upstream>> {
         self.by_uid.get(uid)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hangar_ledger::UpstreamUid;
 use hangar_wire::{
     AddressRules, Admission, ApiKeyHash, Epoch, Generation, Grant, NewTools, Pinning, PinningMode,
-    Snapshot, Subject, SubjectKind, Tenant, TenantLimits, Term, ToolRules, Upstream,
+    Protocol, Snapshot, Subject, SubjectKind, Tenant, TenantLimits, Term, ToolRules, Upstream,
     UpstreamLimits, UpstreamTasks, Visibility,
 };
 
@@ -28,6 +28,7 @@ fn mk_upstream(url: &str, allow: &str) -> Upstream {
         uid: "u-1".into(),
         generation: 1,
         url: url.into(),
+        protocol: Protocol::Auto,
         admission: Admission::Open,
         tools: mk_rules(allow),
         pinning: Pinning {

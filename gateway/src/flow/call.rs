@@ -15,7 +15,7 @@ use hangar_store::Health;
 use hangar_wire::Admission;
 
 use super::register::{self, Offer};
-use super::{Answer, Call, Outcome, Relayed, mirrored, routing, usable};
+use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing, usable};
 use crate::http::rescue;
 use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
@@ -35,18 +35,16 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     }
     let approved = approve(call, name).await?;
     let tool = approved.tool().ok_or(Kind::UnknownTool)?;
+    if is_task_only(call.upstream, tool) {
+        let error = WireError::from(Kind::Denied);
+        return Err(error.because(
+            "this tool runs as a task only, and tasks of a 2025-11-25 upstream are not relayed",
+        ));
+    }
     let digest = ToolDigest(tool.digest);
     let headers = routing(Method::ToolsCall, Some(name), mirrored(call, &tool.raw)?);
     let offer = offer(call).await;
-    let extension = match offer {
-        Offer::Made => TasksExtension::Forward,
-        Offer::NotDeclared | Offer::Withheld(_) => TasksExtension::Withhold,
-    };
-    let body = match rewrite::call(call.request, call.params, name, extension) {
-        std::borrow::Cow::Borrowed(_) => Bytes::clone(call.body),
-        std::borrow::Cow::Owned(text) => text.into(),
-    };
-    let message = match call.exchange(headers, body).await {
+    let message = match call.exchange(headers, outgoing(call, name, offer)).await {
         Ok(message) => message,
         Err(failure) => return Err(rescue::exchange(&failure)),
     };
@@ -96,6 +94,18 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
             }
             Err(Kind::UpstreamProtocol.into())
         }
+    }
+}
+
+/// The body with the upstream's own name of the tool, and with tasks only where they are offered.
+fn outgoing(call: &Call<'_>, name: &str, offer: Offer) -> Bytes {
+    let extension = match offer {
+        Offer::Made => TasksExtension::Forward,
+        Offer::NotDeclared | Offer::Withheld(_) => TasksExtension::Withhold,
+    };
+    match rewrite::call(call.request, call.params, name, extension) {
+        std::borrow::Cow::Borrowed(_) => Bytes::clone(call.body),
+        std::borrow::Cow::Owned(text) => text.into(),
     }
 }
 

@@ -154,6 +154,7 @@ impl Governor {
                 headers: headers::upstream(Method::TasksCancel, Some(task.as_str())),
                 body: own.tasks_cancel(task.as_str()).into(),
                 id: &id,
+                owner: None,
                 deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
             })
             .await;

@@ -138,6 +138,7 @@ async fn ask<'m>(call: &'m Call<'m>, share: Filter) -> Result<Option<Leg<'m>>, A
         headers: routing(call.method, None, Vec::new()),
         body: body.into(),
         id: &own,
+        owner: Some(&call.caller.owner),
         deadline: exchange::deadline(call.upstream, PATIENCE),
     });
     match opened.await {

@@ -99,6 +99,7 @@ impl Section {
             headers: headers::upstream(method, Some(task.as_str())),
             body,
             id: &self.id,
+            owner: Some(&self.caller.owner),
             deadline: exchange::deadline(&self.upstream, most),
         })
         .await;

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::governor::Governor;
 use crate::gateway::Gateway;
+use crate::upstream::session;
 
 const EVERY: Duration = Duration::from_secs(30);
 
@@ -26,6 +27,9 @@ pub async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         let Some(active) = gateway.config.load() else {
             continue;
         };
+        for upstream in active.upstreams() {
+            upstream.runtime.sessions.sweep(session::IDLE);
+        }
         let governor = Governor {
             gateway: Arc::clone(&gateway),
             active,

@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use serde_json::value::RawValue;
 
+use super::legacy::{self, Taken};
 use super::pass::{Entered, Pass, Ride, Route, check};
 use super::stream;
 use crate::config::Active;
@@ -125,13 +126,21 @@ async fn climb(
         let seconds = Some(wait.as_secs() + 1);
         return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
+    let body = read_body(&head.headers, body, gateway.max_body).await?;
+    let (client, body) = match legacy::take(body, &head.headers, trail)? {
+        Taken::On(client, body) => (client, body),
+        Taken::Answered(answer) => return Ok(Climbed::Answered(answer)),
+    };
     let entered = Entered {
         active,
         caller,
-        body: read_body(&head.headers, body, gateway.max_body).await?,
+        body,
+        client,
     };
-    let Some(checked) = check(&entered, &head.headers, trail)? else {
-        return Ok(Climbed::Answered(Answer::accepted()));
+    let checked = match check(&entered, &head.headers, trail) {
+        Ok(Some(checked)) => checked,
+        Ok(None) => return Ok(Climbed::Answered(Answer::accepted())),
+        Err(error) => return Ok(Climbed::Answered(client.finished(Err(error), trail))),
     };
     if stream::may(&head.headers, checked.method, &checked.params.meta) {
         return Ok(Climbed::MayStream(entered));
@@ -143,7 +152,8 @@ async fn climb(
         headers: &head.headers,
         notes: None,
     };
-    pass.answer(&checked, trail).await.map(Climbed::Answered)
+    let answer = pass.answer(&checked, trail).await;
+    Ok(Climbed::Answered(client.finished(answer, trail)))
 }
 
 /// Browsers name the page's origin; only pages of this machine may call, so that no page of the

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use hangar_ledger::UpstreamUid;
 use hangar_relay::envelope::{self, Message};
 use hangar_relay::headers::{Routing, TaskName};
-use hangar_relay::json;
 use hangar_relay::method::{self, Method};
 use hangar_relay::notify::Wanted;
 use hangar_relay::params::Params;
@@ -16,6 +15,7 @@ use hangar_relay::wire::{Kind, WireError};
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
+use super::legacy::Client;
 use super::mcp::{Inflight, Trail, report};
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
@@ -37,7 +37,9 @@ pub(super) enum Route {
 pub(super) struct Entered {
     pub(super) active: Arc<Active>,
     pub(super) caller: Caller,
+    /// As a request of 2026-07-28, whatever the client speaks.
     pub(super) body: Bytes,
+    pub(super) client: Client,
 }
 
 /// A request whose own form is right.
@@ -134,6 +136,7 @@ impl Pass<'_> {
             active,
             caller,
             body,
+            client,
         } = self.entered;
         Call {
             gateway: self.gateway,
@@ -141,6 +144,7 @@ impl Pass<'_> {
             caller,
             grant,
             upstream,
+            client: *client,
             method: checked.method,
             prefix: match self.route {
                 Route::Tenant => &grant.object.prefix,
@@ -192,7 +196,7 @@ impl Ride {
             Ok(None) => Ok(Answer::accepted()),
             Err(error) => Err(error),
         };
-        let answer = answer.unwrap_or_else(|error| Answer::refused(trail.id.as_deref(), &error));
+        let answer = entered.client.finished(answer, &trail);
         report(&gateway, &trail, &answer, started);
         drop(inflight);
         answer
@@ -211,17 +215,21 @@ pub(super) fn check<'a>(
         Message::Notification(_) => return Ok(None),
     };
     trail.id = Some(request.id.to_owned());
-    trail.method = method::label(&request.method);
+    if !matches!(entered.client, Client::Beginning(_)) {
+        trail.method = method::label(&request.method);
+    }
     let Some(method) = Method::parse(&request.method) else {
         return Err(unknown_method(&request, headers));
     };
     let params = Params::parse(method, &request)?;
-    Routing::read(headers)?.agree(
-        method,
-        &params.meta.protocol_version,
-        params.mirrored_name(),
-        TaskName::MayBeAbsent,
-    )?;
+    if entered.client.is_modern() {
+        Routing::read(headers)?.agree(
+            method,
+            &params.meta.protocol_version,
+            params.mirrored_name(),
+            TaskName::MayBeAbsent,
+        )?;
+    }
     if !params.meta.speaks_ours() {
         return Err(WireError::unsupported_version(
             &params.meta.protocol_version,
@@ -238,19 +246,8 @@ pub(super) fn check<'a>(
     }))
 }
 
-/// A request of the older eras begins with `initialize` and has no envelope: it is told which
-/// revision is spoken. Everything else that is not built or was removed is an unknown method.
+/// What is not built or was removed is an unknown method, once the header agrees.
 fn unknown_method(request: &envelope::Request<'_>, headers: &HeaderMap) -> WireError {
-    let members = request
-        .params
-        .and_then(|params| json::Members::of(params).ok());
-    let is_modern = members
-        .as_ref()
-        .is_some_and(|members| members.get("_meta").is_some());
-    if request.method == "initialize" && !is_modern {
-        let version = members.and_then(|members| members.string("protocolVersion"));
-        return WireError::unsupported_version(version.as_deref().unwrap_or_default());
-    }
     let agreed =
         Routing::read(headers).and_then(|routing| routing.agree_on_method(&request.method));
     match agreed {

@@ -18,15 +18,19 @@ pub fn ambiguous_resource() -> WireError {
 pub fn exchange(failure: &Failure) -> WireError {
     let error = match failure {
         Failure::Busy => Kind::Overloaded.into(),
-        Failure::NoReply(_) | Failure::Redirect | Failure::TooLarge { .. } => {
-            WireError::from(Kind::UpstreamProtocol).because(failure)
-        }
+        Failure::Before(failure) => return exchange(failure),
+        Failure::Untranslated(_)
+        | Failure::NoReply(_)
+        | Failure::Redirect
+        | Failure::TooLarge { .. } => WireError::from(Kind::UpstreamProtocol).because(failure),
         Failure::Http(_)
         | Failure::Timeout
         | Failure::Late
         | Failure::Broken(_)
         | Failure::Throttled { .. }
-        | Failure::Status(_) => WireError::from(Kind::Unavailable).because(failure),
+        | Failure::Status(_)
+        | Failure::NoTasks
+        | Failure::Refused(_) => WireError::from(Kind::Unavailable).because(failure),
     };
     match failure.retry_after() {
         Some(seconds) => error.retry_after(Some(seconds)),

@@ -98,6 +98,11 @@ impl Http {
         Ok(Self { inner, policy })
     }
 
+    /// Whether both are the same client, under the same address rules.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.policy, &other.policy)
+    }
+
     /// Sends one request; the caller bounds it in time.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Error> {
         if let Some(address) = literal_address(request.uri())

@@ -189,6 +189,7 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
             headers: headers::upstream(Method::ToolsList, None),
             body: Bytes::from(body),
             id: &id,
+            owner: None,
             deadline,
         };
         let Received { status, message } = exchange::send(exchange).await.map_err(Error::of)?;

@@ -6,10 +6,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hangar_ledger::Owner;
 use hangar_relay::envelope::{self, Incoming};
+use hangar_relay::legacy;
 use hangar_relay::notify::Wanted;
-use hangar_relay::sse;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming as Body;
 use serde_json::value::RawValue;
@@ -17,6 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::client::{self, Http};
+use super::era;
+use super::events::Events;
 use crate::config::Upstream;
 
 /// One request on its way.
@@ -29,6 +32,8 @@ pub struct Exchange<'a> {
     pub body: Bytes,
     /// The id in `body`: the reply must carry it.
     pub id: &'a RawValue,
+    /// For whom; none: for the gateway itself. Each has a session of its own where there are any.
+    pub owner: Option<&'a Owner>,
     pub deadline: Instant,
 }
 
@@ -73,10 +78,20 @@ pub enum Failure {
     Status(StatusCode),
     #[error("answer of the upstream is no reply to this request: {0}")]
     NoReply(&'static str),
+    /// The request cannot be put, or its answer not be given, in the revision that the upstream
+    /// speaks.
+    #[error(transparent)]
+    Untranslated(#[from] legacy::Error),
+    #[error("upstream speaks 2025-11-25, whose tasks are not relayed")]
+    NoTasks,
+    /// The upstream refused to begin a session, with this code.
+    #[error("upstream refused `initialize` with code {0}")]
+    Refused(i64),
+    /// The request itself was not sent: what had to come before it failed.
+    #[error(transparent)]
+    Before(Box<Failure>),
 }
 
-/// Bytes of comments and of events that are no messages, in one stream.
-pub(super) const MAX_JUNK_BYTES: usize = 1 << 20;
 /// Linux error numbers (errno.h).
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
@@ -98,6 +113,10 @@ impl Failure {
             Self::Throttled { .. } => "throttled",
             Self::Status(_) => "http_status",
             Self::NoReply(reason) => reason,
+            Self::Untranslated(error) => error.reason(),
+            Self::NoTasks => "legacy_tasks",
+            Self::Refused(_) => "initialize_refused",
+            Self::Before(failure) => failure.reason(),
         }
     }
 
@@ -109,12 +128,18 @@ impl Failure {
             | Self::Late
             | Self::Http(client::Error::Denied(_))
             | Self::TooLarge { .. }
-            | Self::Throttled { .. } => true,
+            | Self::Throttled { .. }
+            | Self::NoTasks => true,
             Self::Status(status) => is_credential(*status),
+            Self::Before(failure) => failure.is_ours(),
             Self::Http(client::Error::Connect(error)) => is_local(error),
-            Self::Http(_) | Self::Timeout | Self::Broken(_) | Self::Redirect | Self::NoReply(_) => {
-                false
-            }
+            Self::Http(_)
+            | Self::Timeout
+            | Self::Broken(_)
+            | Self::Redirect
+            | Self::NoReply(_)
+            | Self::Untranslated(_)
+            | Self::Refused(_) => false,
         }
     }
 
@@ -125,14 +150,18 @@ impl Failure {
             Self::Busy
             | Self::Late
             | Self::Http(client::Error::Connect(_) | client::Error::Denied(_))
-            | Self::Throttled { .. } => false,
+            | Self::Throttled { .. }
+            | Self::NoTasks
+            | Self::Refused(_)
+            | Self::Before(_) => false,
             Self::Status(status) => !status.is_client_error(),
             Self::Http(_)
             | Self::Broken(_)
             | Self::Timeout
             | Self::TooLarge { .. }
             | Self::Redirect
-            | Self::NoReply(_) => true,
+            | Self::NoReply(_)
+            | Self::Untranslated(_) => true,
         }
     }
 
@@ -140,8 +169,14 @@ impl Failure {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Throttled { retry_after } => *retry_after,
+            Self::Before(failure) => failure.retry_after(),
             _ => None,
         }
+    }
+
+    /// The same, where it came before the request could be sent.
+    pub(super) fn before(self) -> Self {
+        Self::Before(Box::new(self))
     }
 }
 
@@ -180,7 +215,7 @@ pub async fn send_noting(
     notes: Option<&Notes<'_>>,
 ) -> Result<Received, Failure> {
     let deadline = exchange.deadline;
-    tokio::time::timeout_at(deadline, exchange_once(exchange, notes))
+    tokio::time::timeout_at(deadline, era::send(&exchange, notes))
         .await
         .unwrap_or(Err(Failure::Timeout))
 }
@@ -192,37 +227,27 @@ pub fn deadline(upstream: &Upstream, most: Duration) -> Instant {
     now.checked_add(configured.min(most)).unwrap_or(now)
 }
 
-async fn exchange_once(
-    exchange: Exchange<'_>,
+/// One exchange in the revision that the request is in.
+pub(super) async fn once(
+    exchange: &Exchange<'_>,
     notes: Option<&Notes<'_>>,
 ) -> Result<Received, Failure> {
-    let (id, most) = (
-        exchange.id,
-        exchange.upstream.object.limits.max_response_bytes,
-    );
-    let response = open(exchange).await?;
-    let status = response.status();
-    if is_stream(&response) {
-        let message = read_stream(response, id, most, notes).await?;
-        return Ok(Received { status, message });
-    }
-    let message = read_reply(response, id, most).await?;
-    Ok(Received { status, message })
+    let (headers, body) = (exchange.headers.clone(), Bytes::clone(&exchange.body));
+    let response = post(exchange.http, &exchange.upstream.uri, headers, body).await?;
+    let most = exchange.upstream.object.limits.max_response_bytes;
+    receive(response, exchange.id, most, notes).await
 }
 
-/// Sends a request; what comes back has a status that may have a JSON-RPC reply under it.
-pub(super) async fn open(exchange: Exchange<'_>) -> Result<Response<Body>, Failure> {
-    let Exchange {
-        http,
-        upstream,
-        headers,
-        body,
-        id: _,
-        deadline: _,
-    } = exchange;
+/// Posts a message; what comes back is no redirect and no wish to be asked later.
+pub(super) async fn post(
+    http: &Http,
+    uri: &Uri,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+) -> Result<Response<Body>, Failure> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = upstream.uri.clone();
+    *request.uri_mut() = uri.clone();
     let outgoing = request.headers_mut();
     outgoing.extend(headers);
     outgoing.insert(
@@ -248,18 +273,26 @@ pub(super) async fn open(exchange: Exchange<'_>) -> Result<Response<Body>, Failu
     Ok(response)
 }
 
-/// Reads a JSON body that is the reply to this request.
-pub(super) async fn read_reply(
+/// Reads the reply to the request `id`.
+pub(super) async fn receive(
     response: Response<Body>,
     id: &RawValue,
     most: u64,
-) -> Result<Bytes, Failure> {
+    notes: Option<&Notes<'_>>,
+) -> Result<Received, Failure> {
     let status = response.status();
+    if is_stream(&response) {
+        let message = read_stream(response, id, most, notes).await?;
+        return Ok(Received { status, message });
+    }
     let text = read_whole(response, most).await?;
     // Under a good status the caller reads the reply, once. Under another it may be none at all.
     if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
     {
-        Ok(text)
+        Ok(Received {
+            status,
+            message: text,
+        })
     } else {
         Err(Failure::Status(status))
     }
@@ -274,7 +307,7 @@ pub(super) fn is_stream(response: &Response<Body>) -> bool {
         .is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-async fn read_whole(response: Response<Body>, most: u64) -> Result<Bytes, Failure> {
+pub(super) async fn read_whole(response: Response<Body>, most: u64) -> Result<Bytes, Failure> {
     let mut body = response.into_body();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
@@ -308,45 +341,30 @@ async fn read_stream(
     notes: Option<&Notes<'_>>,
 ) -> Result<Bytes, Failure> {
     let status = response.status();
-    let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
-    let mut parser = sse::Parser::new(sse::Limits {
-        event_bytes: most_bytes,
-        junk_bytes: MAX_JUNK_BYTES,
-    });
-    let mut body = response.into_body();
-    let mut size = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else {
-            continue;
-        };
-        size += data.len() as u64;
-        if size > most.saturating_add(MAX_JUNK_BYTES as u64) {
-            return Err(Failure::TooLarge { most });
-        }
-        let mut chunk = data.as_ref();
-        while let Some(event) = parser.next(&mut chunk).map_err(unreadable)? {
-            match envelope::parse_incoming(event.as_bytes(), id) {
-                Ok(Incoming::Reply(..)) => return Ok(event.into()),
-                Ok(Incoming::Notification(notification)) => {
-                    let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
-                    if let Some(notes) = wanted {
-                        // A client that left has ended this exchange, or is about to.
-                        let _ = notes.to.send(event).await;
-                    }
+    let mut events = Events::new(response.into_body(), most);
+    while let Some(event) = events.next().await? {
+        match envelope::parse_incoming(event.as_bytes(), id) {
+            Ok(Incoming::Reply(..)) => return Ok(event.into()),
+            Ok(Incoming::Notification(notification)) => {
+                let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
+                if let Some(notes) = wanted {
+                    // A client that left has ended this exchange, or is about to.
+                    let _ = notes.to.send(event).await;
                 }
-                // Not JSON at all: passed over, but only so much of it.
-                Err(envelope::Error::Json(_)) => parser.reject(event.len()).map_err(unreadable)?,
-                Err(error) => return Err(Failure::NoReply(error.reason())),
             }
+            // Not JSON at all: passed over, but only so much of it.
+            Err(envelope::Error::Json(_)) => events.reject(event.len())?,
+            Err(error) => return Err(Failure::NoReply(error.reason())),
         }
     }
-    if status.is_success() {
-        Err(Failure::NoReply("stream_ended"))
-    } else {
-        Err(Failure::Status(status))
-    }
+    Err(ended(status))
 }
 
-pub(super) fn unreadable(error: sse::Error) -> Failure {
-    Failure::NoReply(error.reason())
+/// What a stream without a reply comes to.
+pub(super) fn ended(status: StatusCode) -> Failure {
+    if status.is_success() {
+        Failure::NoReply("stream_ended")
+    } else {
+        Failure::Status(status)
+    }
 }

@@ -4,21 +4,23 @@
 //! bytes that are no message; dropping it closes the upstream's stream.
 //! Caveats: the life of the stream and the pace of its messages are for the caller to bound.
 
-use bytes::{Buf as _, Bytes};
+use hangar_relay::json;
+use hangar_relay::legacy::Era;
 use hangar_relay::listen::{self, Filter, Told};
-use hangar_relay::sse;
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming as Body;
+use hangar_relay::wire::Kind;
 use serde_json::value::RawValue;
 
-use super::exchange::{self, Exchange, Failure, MAX_JUNK_BYTES, is_stream, unreadable};
+use super::era;
+use super::events::Events;
+use super::exchange::{self, Exchange, Failure};
 
 /// A subscription that the upstream acknowledged.
 #[derive(Debug)]
 pub struct Subscription {
     /// What the upstream said that it grants.
     pub granted: Filter,
-    messages: Messages,
+    id: Box<RawValue>,
+    events: Events,
 }
 
 /// What became of a request to listen.
@@ -32,14 +34,6 @@ pub enum Opened {
     },
 }
 
-#[derive(Debug)]
-struct Messages {
-    id: Box<RawValue>,
-    body: Body,
-    parser: sse::Parser,
-    chunk: Bytes,
-}
-
 /// Asks to listen, and waits for the acknowledgement.
 pub async fn open(exchange: Exchange<'_>) -> Result<Opened, Failure> {
     let deadline = exchange.deadline;
@@ -49,37 +43,41 @@ pub async fn open(exchange: Exchange<'_>) -> Result<Opened, Failure> {
 }
 
 async fn open_once(exchange: Exchange<'_>) -> Result<Opened, Failure> {
-    let (id, most) = (
-        exchange.id.to_owned(),
-        exchange.upstream.object.limits.max_response_bytes,
-    );
-    let response = exchange::open(exchange).await?;
-    let status = response.status();
-    if !is_stream(&response) {
-        let message = exchange::read_reply(response, &id, most).await?;
-        return first(&message, &id);
-    }
-    let mut messages = Messages {
-        id,
-        body: response.into_body(),
-        parser: sse::Parser::new(sse::Limits {
-            event_bytes: usize::try_from(most).unwrap_or(usize::MAX),
-            junk_bytes: MAX_JUNK_BYTES,
-        }),
-        chunk: Bytes::new(),
-    };
-    let Some(message) = messages.next().await? else {
-        return Err(if status.is_success() {
-            Failure::NoReply("stream_ended")
-        } else {
-            Failure::Status(status)
+    if era::spoken(&exchange).await? == Era::Legacy {
+        let code = Kind::UnknownMethod.code();
+        let error = format!(r#"{{"code":{code},"message":"Method not found"}}"#);
+        return Ok(Opened::Refused {
+            code,
+            error: json::raw(error),
         });
-    };
-    if let Ok(Told::Acknowledged(granted)) = listen::read(&message, &messages.id) {
-        let subscription = Subscription { granted, messages };
-        return Ok(Opened::Granted(Box::new(subscription)));
     }
-    first(message.as_bytes(), &messages.id)
+    let Exchange {
+        http,
+        upstream,
+        headers,
+        body,
+        id,
+        ..
+    } = exchange;
+    let most = upstream.object.limits.max_response_bytes;
+    let response = exchange::post(http, &upstream.uri, headers, body).await?;
+    if !exchange::is_stream(&response) {
+        let received = exchange::receive(response, id, most, None).await?;
+        return first(&received.message, id);
+    }
+    let status = response.status();
+    let mut events = Events::lasting(response.into_body(), most);
+    let Some(message) = events.next().await? else {
+        return Err(exchange::ended(status));
+    };
+    if let Ok(Told::Acknowledged(granted)) = listen::read(&message, id) {
+        return Ok(Opened::Granted(Box::new(Subscription {
+            granted,
+            id: id.to_owned(),
+            events,
+        })));
+    }
+    first(message.as_bytes(), id)
 }
 
 /// A first message that is no acknowledgement: only an error may come instead.
@@ -100,39 +98,16 @@ fn first(message: &[u8], id: &RawValue) -> Result<Opened, Failure> {
 impl Subscription {
     /// The id of the subscription at the upstream.
     pub fn id(&self) -> &RawValue {
-        &self.messages.id
+        &self.id
     }
 
     /// The next message; none at the end of the stream. Nothing is lost if this is dropped.
     pub async fn next(&mut self) -> Result<Option<String>, Failure> {
-        self.messages.next().await
+        self.events.next().await
     }
 
     /// Counts a message that is none: enough of them end the stream.
     pub fn reject(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.messages.parser.reject(bytes).map_err(unreadable)
-    }
-}
-
-// === impl Messages ===
-
-impl Messages {
-    async fn next(&mut self) -> Result<Option<String>, Failure> {
-        loop {
-            let mut rest = self.chunk.as_ref();
-            let before = rest.len();
-            let message = self.parser.next(&mut rest).map_err(unreadable)?;
-            let used = before - rest.len();
-            self.chunk.advance(used);
-            if message.is_some() {
-                return Ok(message);
-            }
-            let Some(frame) = self.body.frame().await else {
-                return Ok(None);
-            };
-            if let Ok(data) = frame.map_err(Failure::Broken)?.into_data() {
-                self.chunk = data;
-            }
-        }
+        self.events.reject(bytes)
     }
 }

@@ -14,7 +14,7 @@ use hangar_relay::headers;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
 use hangar_wire::{
-    AddressRules, Admission, NewTools, Pinning, PinningMode, Snapshot, Term, ToolRules,
+    AddressRules, Admission, NewTools, Pinning, PinningMode, Protocol, Snapshot, Term, ToolRules,
     UpstreamLimits, UpstreamTasks,
 };
 use http::{StatusCode, header};
@@ -42,6 +42,7 @@ fn mk_active(url: &str) -> Arc<Active> {
         uid: "u-1".into(),
         generation: 1,
         url: url.into(),
+        protocol: Protocol::V2026_07_28,
         admission: Admission::Open,
         tools: ToolRules {
             allow: vec!["*".into()],
@@ -95,6 +96,7 @@ async fn receive(active: &Active) -> Result<Received, Failure> {
         headers: headers::upstream(Method::ToolsList, None),
         body: own.tools_list(None).into(),
         id: &id,
+        owner: None,
         deadline: exchange::deadline(&upstream, Duration::from_secs(5)),
     })
     .await

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hangar_crds as api;
 use hangar_wire::{
-    Admission, NewTools, ObjectDigest, Pinning, PinningMode, Sha256Hex, ToolRules, Upstream,
-    UpstreamLimits, UpstreamTasks,
+    Admission, NewTools, ObjectDigest, Pinning, PinningMode, Protocol, Sha256Hex, ToolRules,
+    Upstream, UpstreamLimits, UpstreamTasks,
 };
 
 use crate::parse;
@@ -64,7 +64,6 @@ pub(crate) fn form(meta: &Meta, spec: &api::McpUpstreamSpec) -> Result<Form, Ref
     requirements(requires.as_deref())?;
     parse::dns_label("metadata.namespace", &meta.place.namespace)?;
     parse::object_name("metadata.name", &meta.place.name)?;
-    check_protocol(*protocol)?;
     check_tls(tls.as_ref())?;
     if credential.is_some() {
         return Err(Refusal::unsupported("spec.credential", "a credential"));
@@ -82,6 +81,7 @@ pub(crate) fn form(meta: &Meta, spec: &api::McpUpstreamSpec) -> Result<Form, Ref
         uid: meta.uid.clone(),
         generation: meta.generation,
         url: url_of(&meta.place.namespace, endpoint)?,
+        protocol: read_protocol(*protocol),
         admission: read_admission(*admission),
         tools,
         pinning,
@@ -115,13 +115,11 @@ fn requirements(requires: Option<&[String]>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_protocol(protocol: Option<api::Protocol>) -> Result<(), Refusal> {
+fn read_protocol(protocol: Option<api::Protocol>) -> Protocol {
     match protocol {
-        None | Some(api::Protocol::Auto | api::Protocol::V2026_07_28) => Ok(()),
-        Some(api::Protocol::V2025_11_25) => Err(Refusal::unsupported(
-            "spec.protocol",
-            "an upstream that speaks 2025-11-25 only",
-        )),
+        None | Some(api::Protocol::Auto) => Protocol::Auto,
+        Some(api::Protocol::V2026_07_28) => Protocol::V2026_07_28,
+        Some(api::Protocol::V2025_11_25) => Protocol::V2025_11_25,
     }
 }
 

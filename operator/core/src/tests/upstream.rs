@@ -1,6 +1,6 @@
 //! One McpUpstream at a time: defaults, every field, every refusal.
 
-use hangar_wire::{Admission, NewTools, PinningMode};
+use hangar_wire::{Admission, NewTools, PinningMode, Protocol};
 use serde_json::json;
 
 use super::*;
@@ -56,6 +56,7 @@ fn every_field_reaches_the_wire() {
         .at("/spec/requires", json!([]))
         .object()]);
     let wire = compiled.upstream("reports");
+    assert_eq!(wire.protocol, Protocol::V2026_07_28);
     assert_eq!(wire.admission, Admission::NoNewTasks);
     assert_eq!(wire.tools.allow, ["read_*"]);
     assert_eq!(wire.tools.deny, ["read_secret"]);
@@ -78,6 +79,7 @@ fn every_field_reaches_the_wire() {
 fn a_default_spelled_out_is_accepted() {
     for (pointer, value) in [
         ("/spec/protocol", json!("Auto")),
+        ("/spec/protocol", json!("2025-11-25")),
         ("/spec/admission", json!("Closed")),
         (
             "/spec/allowedPolicies",
@@ -122,7 +124,6 @@ fn a_service_becomes_a_url() {
 #[test]
 fn what_cannot_be_enforced_yet_is_named() {
     for (pointer, value, path) in [
-        ("/spec/protocol", json!("2025-11-25"), "spec.protocol"),
         (
             "/spec/tls",
             json!({"serverName": "x"}),
