@@ -6,6 +6,10 @@ use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
 
+mod edge;
+
+pub use edge::{Edge, Seconds};
+
 /// Relays MCP between tenants and upstream servers, and governs their tasks.
 #[derive(Debug, Parser)]
 #[command(name = "hangar-gateway", version, about)]
@@ -61,14 +65,8 @@ pub struct Run {
         default_value = "0.0.0.0:9090"
     )]
     pub metrics_address: SocketAddr,
-    /// Largest request body, in bytes or with Ki, Mi.
-    #[arg(
-        long,
-        env = "HANGAR_MAX_BODY",
-        value_name = "SIZE",
-        default_value = "4Mi"
-    )]
-    pub max_body: Size,
+    #[command(flatten)]
+    pub edge: Edge,
     /// Class of the objects that this fleet serves; part of the key of first-use pins.
     #[arg(
         long,

@@ -13,6 +13,8 @@ use arc_swap::ArcSwapOption;
 use hangar_wire::{Held, Rejection, Snapshot, Term};
 use tokio::sync::watch;
 
+use crate::limit::held::Budget;
+
 pub use active::{Active, Grant, Tenant, Upstream};
 pub use runtimes::Runtimes;
 
@@ -21,6 +23,8 @@ pub use runtimes::Runtimes;
 pub struct Config {
     active: ArcSwapOption<Active>,
     changed: watch::Sender<()>,
+    /// What bodies of all requests and answers may take together.
+    budget: Arc<Budget>,
 }
 
 /// What became of a snapshot.
@@ -51,6 +55,18 @@ pub enum Error {
 // === impl Config ===
 
 impl Config {
+    /// No configuration yet, and at most so many bytes of bodies at once under any.
+    pub fn holding(bytes: usize) -> Self {
+        Self {
+            active: ArcSwapOption::empty(),
+            budget: Arc::new(Budget::new(bytes)),
+        }
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// The configuration in force; none before the first.
     pub fn load(&self) -> Option<Arc<Active>> {
         self.active.load_full()
@@ -85,7 +101,8 @@ impl Config {
                 return Err(Error::Forked { term: held });
             }
         }
-        let (active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
+        let (mut active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
+        active.http.hold_within(Arc::clone(&self.budget));
         self.active.store(Some(Arc::new(active)));
         self.changed.send_replace(());
         Ok(Applied::New(rejected))

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hangar_ledger::Status;
 use hangar_store::{Health, Store};
 use tokio_util::task::TaskTracker;
 
+use crate::args::Edge;
 use crate::config::Config;
 use crate::config::subscribe::Freshness;
 use crate::flow::register::Births;
 use crate::listeners::Listeners;
+use crate::limit::held::Budget;
 use crate::metrics::Metrics;
 
 /// The parts behind the request path. No lock of it is held across I/O.
@@ -24,6 +27,10 @@ pub struct Gateway {
     pub class: String,
     /// Largest request body in bytes.
     pub max_body: usize,
+    /// Longest time that a request body takes to arrive.
+    pub body_timeout: Duration,
+    /// Bytes of bodies that are held at once.
+    pub held: Arc<Budget>,
     /// Governance sections, which end even when their client is gone.
     pub sections: TaskTracker,
     pub births: Births,
@@ -39,16 +46,23 @@ impl Gateway {
         metrics: Arc<Metrics>,
         freshness: Arc<Freshness>,
         class: String,
-        max_body: usize,
+        edge: &Edge,
     ) -> Self {
         let listeners = Listeners::new(metrics.listeners.clone());
+        let Edge {
+            max_body,
+            body_timeout,
+            ..
+        } = edge;
         Self {
+            held: Arc::clone(config.budget()),
             config,
             store,
             metrics,
             freshness,
             class,
-            max_body,
+            max_body: max_body.0,
+            body_timeout: body_timeout.0,
             sections: TaskTracker::new(),
             births: Births::default(),
             listeners,
@@ -66,6 +80,8 @@ impl Gateway {
         self.metrics.config_age.set(age);
         let degraded = matches!(self.store.health(), Health::Degraded { .. });
         self.metrics.ledger_degraded.set(i64::from(degraded));
+        let held = i64::try_from(self.held.taken()).unwrap_or(i64::MAX);
+        self.metrics.held_bytes.set(held);
         match self.store.live().await {
             Ok(live) => {
                 for status in [Status::Working, Status::InputRequired] {

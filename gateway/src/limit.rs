@@ -1,5 +1,7 @@
 //! Request rate (GCRA, one atomic) and places at an upstream. Both refuse at once; nothing waits.
 
+pub mod held;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

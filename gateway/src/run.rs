@@ -23,6 +23,7 @@ use crate::config::link::Link;
 use crate::config::subscribe::{Freshness, Subscription};
 use crate::flow::ticker;
 use crate::gateway::Gateway;
+use crate::http::serve::bounds::Bounds;
 use crate::http::{mcp, probe, serve};
 use crate::metrics::Metrics;
 
@@ -68,14 +69,14 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         state_dir,
         mcp_address,
         metrics_address,
-        max_body,
+        edge,
         class,
     } = args;
     std::fs::create_dir_all(&state_dir)
         .with_context(|| format!("--state-dir {} cannot be made", state_dir.display()))?;
     let store = open(store, &state_dir)?;
     let metrics = Arc::new(Metrics::new().context("metrics")?);
-    let config = Arc::new(Config::default());
+    let config = Arc::new(Config::holding(edge.max_held.0));
     let freshness = Arc::new(Freshness::default());
     let stop = CancellationToken::new();
     let gateway = Arc::new(Gateway::new(
@@ -84,7 +85,7 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         Arc::clone(&metrics),
         Arc::clone(&freshness),
         class,
-        max_body.0,
+        &edge,
     ));
     let subscription = Subscription {
         link: Link::new(&operator, operator_ca.clone(), token_file).context("--operator")?,
@@ -111,12 +112,18 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         started: Instant::now(),
     });
     let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
-    background.spawn(serve::serve(probe_listener, probes, probes_stop.clone()));
+    background.spawn(serve::serve(
+        probe_listener,
+        probes,
+        Bounds::probes(),
+        probes_stop.clone(),
+    ));
     background.spawn(subscription.run());
     background.spawn(ticker::run(Arc::clone(&gateway), stop.clone()));
     serving.spawn(serve::serve(
         mcp_listener,
         mcp::router(Arc::clone(&gateway)),
+        Bounds::clients(&edge, &gateway.metrics),
         stop.clone(),
     ));
     let ended = watch(terminated(), &mut serving, &mut background).await;

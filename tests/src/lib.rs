@@ -19,6 +19,7 @@ pub mod open;
 pub mod operator;
 pub mod process;
 pub mod python;
+pub mod raw;
 pub mod scripted;
 pub mod sse;
 pub mod stack;

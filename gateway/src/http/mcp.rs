@@ -14,11 +14,12 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::any;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hangar_relay::wire::{Kind, WireError};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
 use serde_json::value::RawValue;
 
 use super::legacy::{self, Taken};
@@ -28,6 +29,7 @@ use crate::config::Active;
 use crate::config::active::Caller;
 use crate::flow::{Answer, Outcome};
 use crate::gateway::Gateway;
+use crate::limit::held::Refused;
 
 /// What is known of a request while it climbs; metrics and the access log are made of it.
 #[derive(Debug)]
@@ -49,7 +51,6 @@ enum Climbed {
 /// Header with the id that the access log and the events carry too.
 pub const CORRELATION: &str = "hangar-correlation-id";
 
-const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// What is read of a body after its request was refused.
 const LINGER_BYTES: usize = 16 << 20;
 const LINGER: Duration = Duration::from_secs(2);
@@ -126,7 +127,7 @@ async fn climb(
         let seconds = Some(wait.as_secs() + 1);
         return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
-    let body = read_body(&head.headers, body, gateway.max_body).await?;
+    let body = read_body(gateway, &head.headers, body).await?;
     let (client, body) = match legacy::take(body, &head.headers, trail)? {
         Taken::On(client, body) => (client, body),
         Taken::Answered(answer) => return Ok(Climbed::Answered(answer)),
@@ -159,20 +160,21 @@ async fn climb(
 /// Browsers name the page's origin; only pages of this machine may call, so that no page of the
 /// internet reaches a gateway through a rebound name.
 fn check_origin(headers: &HeaderMap) -> Result<(), WireError> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
+    let is_ours = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok();
+        let authority = origin.and_then(|origin| origin.split_once("://"));
+        authority.is_some_and(|(_, authority)| {
+            let host = match authority.rsplit_once(':') {
+                Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+                _ => authority,
+            };
+            LOOPBACK_HOSTS.contains(&host)
+        })
     };
-    let host = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.split_once("://"))
-        .map(|(_, authority)| match authority.rsplit_once(':') {
-            Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-            _ => authority,
-        });
-    match host {
-        Some(host) if LOOPBACK_HOSTS.contains(&host) => Ok(()),
-        _ => Err(Kind::OriginForbidden.into()),
+    if headers.get_all(header::ORIGIN).iter().all(is_ours) {
+        Ok(())
+    } else {
+        Err(Kind::OriginForbidden.into())
     }
 }
 
@@ -193,7 +195,11 @@ fn bearer(credential: &HeaderValue) -> Option<&[u8]> {
     (scheme.eq_ignore_ascii_case(b"bearer ") && !key.is_empty()).then_some(key)
 }
 
-async fn read_body(headers: &HeaderMap, body: &mut Body, most: usize) -> Result<Bytes, WireError> {
+async fn read_body(
+    gateway: &Gateway,
+    headers: &HeaderMap,
+    body: &mut Body,
+) -> Result<Bytes, WireError> {
     let is_json = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
@@ -202,34 +208,25 @@ async fn read_body(headers: &HeaderMap, body: &mut Body, most: usize) -> Result<
     if !is_json {
         return Err(Kind::UnsupportedMediaType.into());
     }
-    tokio::time::timeout(BODY_TIMEOUT, collect(body, most))
+    tokio::time::timeout(gateway.body_timeout, collect(gateway, body))
         .await
         .unwrap_or_else(|_| Err(Kind::InvalidRequest.into()))
 }
 
-/// A body of one frame, the usual case, is never copied.
-async fn collect(body: &mut Body, most: usize) -> Result<Bytes, WireError> {
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
+async fn collect(gateway: &Gateway, body: &mut Body) -> Result<Bytes, WireError> {
+    let refused = |refused| match refused {
+        Refused::TooLarge => Kind::BodyTooLarge,
+        Refused::Spent => Kind::Overloaded,
+    };
+    let declared = body.size_hint().exact();
+    let gathered = gateway.held.gather(declared, gateway.max_body);
+    let mut gathered = gathered.map_err(refused)?;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Kind::InvalidRequest)?;
-        let Ok(data) = frame.into_data() else {
-            continue;
-        };
-        let size = first.as_ref().map_or(rest.len(), Bytes::len) + data.len();
-        if size > most {
-            return Err(Kind::BodyTooLarge.into());
+        if let Ok(data) = frame.map_err(|_| Kind::InvalidRequest)?.into_data() {
+            gathered.push(data).map_err(refused)?;
         }
-        if first.is_none() && rest.is_empty() {
-            first = Some(data);
-            continue;
-        }
-        if let Some(first) = first.take() {
-            rest.extend_from_slice(&first);
-        }
-        rest.extend_from_slice(&data);
     }
-    Ok(first.unwrap_or_else(|| rest.freeze()))
+    Ok(gathered.finish())
 }
 
 /// Reads on what a refused client still sends, within bounds: one that is cut off in the middle of
@@ -263,6 +260,10 @@ pub(super) fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started:
         .requests
         .with_label_values(&[tenant, upstream, *method, outcome])
         .inc();
+    if answer.status != StatusCode::OK && !answer.reason.is_empty() {
+        let refused = &gateway.metrics.refused_requests;
+        refused.with_label_values(&[answer.reason]).inc();
+    }
     gateway
         .metrics
         .request_seconds

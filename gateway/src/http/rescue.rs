@@ -23,6 +23,7 @@ pub fn exchange(failure: &Failure) -> WireError {
         | Failure::NoReply(_)
         | Failure::Redirect
         | Failure::TooLarge { .. } => WireError::from(Kind::UpstreamProtocol).because(failure),
+        Failure::NoRoom => WireError::from(Kind::Overloaded).because(failure),
         Failure::Http(_)
         | Failure::Timeout
         | Failure::Late

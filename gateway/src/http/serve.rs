@@ -4,13 +4,15 @@
 //! request's headers, which also bounds the time between two requests; over HTTP/2 a client must
 //! answer a ping.
 
+pub mod bounds;
+mod stall;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,32 +20,20 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use bounds::{Bounds, Cut};
+use stall::Moving;
+
 /// What an HTTP/2 client says first (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Time for a client to say which protocol it speaks, and again for request line and headers.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-const HEADER_BYTES: usize = 64 << 10;
-const HEADER_COUNT: usize = 100;
-const CONNECTIONS: usize = 10_000;
-/// HTTP/2 streams that one connection may have open.
-const STREAMS: u32 = 256;
 /// Pause after an accept error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop`, then lets requests in flight end.
-pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
-    serve_within(listener, app, stop, HEADER_TIMEOUT).await;
-}
-
-async fn serve_within(
-    listener: TcpListener,
-    app: Router,
-    stop: CancellationToken,
-    header_timeout: Duration,
-) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+pub async fn serve(listener: TcpListener, app: Router, bounds: Bounds, stop: CancellationToken) {
+    let places = Arc::new(Semaphore::new(bounds.connections));
     let connections = TaskTracker::new();
-    let builder = Arc::new(bounded(header_timeout));
+    let builder = Arc::new(bounds.builder());
+    let (header_timeout, send_timeout) = (bounds.header_timeout, bounds.send_timeout);
     loop {
         let place = tokio::select! {
             () = stop.cancelled() => break,
@@ -64,6 +54,7 @@ async fn serve_within(
         let _ = socket.set_nodelay(true);
         let service = TowerToHyperService::new(app.clone());
         let (builder, stop) = (Arc::clone(&builder), stop.clone());
+        let counted = bounds.counted();
         connections.spawn(async move {
             let _place = place;
             // Hyper waits for the first bytes without any bound.
@@ -73,9 +64,11 @@ async fn serve_within(
             };
             let Ok(Ok(socket)) = greeted else {
                 tracing::debug!("connection ended before it said what it speaks");
+                counted.cut(Cut::Silent);
                 return;
             };
-            let connection = builder.serve_connection(TokioIo::new(socket), service);
+            let connection =
+                builder.serve_connection(TokioIo::new(Moving::new(socket, send_timeout)), service);
             let mut connection = std::pin::pin!(connection);
             let result = tokio::select! {
                 result = connection.as_mut() => result,
@@ -86,28 +79,12 @@ async fn serve_within(
             };
             if let Err(error) = result {
                 tracing::debug!(%error, "connection ended");
+                counted.cut(Cut::of(&*error));
             }
         });
     }
     connections.close();
     connections.wait().await;
-}
-
-fn bounded(header_timeout: Duration) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(header_timeout)
-        .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADER_COUNT);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
-        .max_header_list_size(u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX))
-        .keep_alive_interval(Some(Duration::from_secs(30)));
-    builder
 }
 
 /// Reads until the bytes tell HTTP/1 from HTTP/2, and returns a socket that gives them again.

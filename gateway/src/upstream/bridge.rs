@@ -96,10 +96,10 @@ async fn send_in(
     let status = response.status();
     let most = upstream.object.limits.max_response_bytes;
     let text = if exchange::is_stream(&response) {
-        let events = Events::new(response.into_body(), most);
+        let events = Events::new(response.into_body(), most, http.budget.share());
         underway.read(events, status, &own, notes).await?
     } else {
-        exchange::read_whole(response, most).await?
+        exchange::read_whole(response, most, &http.budget).await?
     };
     underway.is_answered = true;
     let message = translated(&text, status, method, &own, id)?;
@@ -143,9 +143,13 @@ impl Underway<'_> {
         let mut questions = 0;
         while let Some(event) = events.next().await? {
             match legacy::parse_incoming(event.as_bytes(), own) {
-                Ok(Incoming::Reply(_)) => return Ok(event.into()),
-                Ok(Incoming::Notification(_)) => self.note(&event, own, notes).await,
+                Ok(Incoming::Reply(_)) => return Ok(events.keep(event)),
+                Ok(Incoming::Notification(_)) => {
+                    events.release(event.len());
+                    self.note(&event, own, notes).await;
+                }
                 Ok(Incoming::Asked { id, method }) => {
+                    events.release(event.len());
                     questions += 1;
                     if questions > MAX_QUESTIONS {
                         return Err(Failure::NoReply("too_many_questions"));

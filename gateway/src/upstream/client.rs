@@ -23,12 +23,15 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::address::Policy;
+use crate::limit::held::Budget;
 
 /// Sends requests to upstreams; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Http {
     inner: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     policy: Arc<Policy>,
+    /// What the bodies of answers are taken from.
+    pub(super) budget: Arc<Budget>,
 }
 
 /// Why no response came.
@@ -95,7 +98,16 @@ impl Http {
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
             .build(connector);
-        Ok(Self { inner, policy })
+        Ok(Self {
+            inner,
+            policy,
+            budget: Arc::default(),
+        })
+    }
+
+    /// Answers are held within this budget from now on.
+    pub fn hold_within(&mut self, budget: Arc<Budget>) {
+        self.budget = budget;
     }
 
     /// Whether both are the same client, under the same address rules.

@@ -166,7 +166,7 @@ async fn ask(exchange: &Exchange<'_>, body: Bytes, id: &RawValue) -> Result<Rece
         session::close(http, &upstream.uri, orphan, VERSIONS[0]);
     }
     let most = upstream.object.limits.max_response_bytes;
-    exchange::receive(response, id, most, None).await
+    exchange::receive(response, id, most, &http.budget, None).await
 }
 
 /// What the answer to the question says; none where it says nothing.

@@ -1,11 +1,12 @@
 //! The events of one answer, within its bounds.
 
+use bytes::Bytes;
 use hangar_relay::sse;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming as Body;
 
 use super::exchange::Failure;
-use bytes::Bytes;
+use crate::limit::held::Share;
 
 /// An event stream being read.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Events {
     /// Bytes that may still come; none where the stream lasts.
     left: Option<u64>,
     most: u64,
+    /// What the pod may hold counts it; none where the stream lasts.
+    share: Option<Share>,
 }
 
 /// Bytes of comments and of events that are no messages, in one stream.
@@ -25,8 +28,9 @@ const MAX_JUNK_BYTES: usize = 1 << 20;
 
 impl Events {
     /// A stream that ends: all of it is bounded.
-    pub(super) fn new(body: Body, most: u64) -> Self {
+    pub(super) fn new(body: Body, most: u64, share: Share) -> Self {
         Self {
+            share: Some(share),
             left: Some(most.saturating_add(MAX_JUNK_BYTES as u64)),
             ..Self::lasting(body, most)
         }
@@ -44,6 +48,7 @@ impl Events {
             chunk: Bytes::new(),
             left: None,
             most,
+            share: None,
         }
     }
 
@@ -67,7 +72,25 @@ impl Events {
                 let rest = left.checked_sub(data.len() as u64);
                 *left = rest.ok_or(Failure::TooLarge { most: self.most })?;
             }
+            if let Some(share) = &mut self.share {
+                share.grow(data.len()).map_err(|_| Failure::NoRoom)?;
+            }
             self.chunk = data;
+        }
+    }
+
+    /// An event of so many bytes is no longer held.
+    pub(super) fn release(&mut self, bytes: usize) {
+        if let Some(share) = &mut self.share {
+            share.shrink(bytes);
+        }
+    }
+
+    /// The bytes of an event, which count as held until their last copy is gone.
+    pub(super) fn keep(self, event: String) -> Bytes {
+        match self.share {
+            Some(share) => share.keep(event.into()),
+            None => event.into(),
         }
     }
 

@@ -3,16 +3,17 @@
 //! Guarantees: bounded in time and bytes; nothing of the client's headers crosses; a JSON-RPC reply
 //! is read under any HTTP status; a redirect is an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hangar_ledger::Owner;
 use hangar_relay::envelope::{self, Incoming};
 use hangar_relay::legacy;
 use hangar_relay::notify::Wanted;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming as Body;
+use hyper::body::{Body as _, Incoming as Body};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -21,6 +22,7 @@ use super::client::{self, Http};
 use super::era;
 use super::events::Events;
 use crate::config::Upstream;
+use crate::limit::held::{Budget, Refused, Share};
 
 /// One request on its way.
 #[derive(Debug)]
@@ -70,6 +72,9 @@ pub enum Failure {
     Broken(#[source] hyper::Error),
     #[error("answer of the upstream is larger than {most} bytes")]
     TooLarge { most: u64 },
+    /// Bodies of other requests and answers take all there is.
+    #[error("no room is left for the answer of the upstream")]
+    NoRoom,
     #[error("upstream answered with a redirect, which is never followed")]
     Redirect,
     #[error("upstream asks for patience")]
@@ -109,6 +114,7 @@ impl Failure {
             Self::Timeout => "timeout",
             Self::Late => "late",
             Self::TooLarge { .. } => "too_large",
+            Self::NoRoom => "no_room",
             Self::Redirect => "redirect",
             Self::Throttled { .. } => "throttled",
             Self::Status(_) => "http_status",
@@ -128,6 +134,7 @@ impl Failure {
             | Self::Late
             | Self::Http(client::Error::Denied(_))
             | Self::TooLarge { .. }
+            | Self::NoRoom
             | Self::Throttled { .. }
             | Self::NoTasks => true,
             Self::Status(status) => is_credential(*status),
@@ -159,6 +166,7 @@ impl Failure {
             | Self::Broken(_)
             | Self::Timeout
             | Self::TooLarge { .. }
+            | Self::NoRoom
             | Self::Redirect
             | Self::NoReply(_)
             | Self::Untranslated(_) => true,
@@ -235,7 +243,7 @@ pub(super) async fn once(
     let (headers, body) = (exchange.headers.clone(), Bytes::clone(&exchange.body));
     let response = post(exchange.http, &exchange.upstream.uri, headers, body).await?;
     let most = exchange.upstream.object.limits.max_response_bytes;
-    receive(response, exchange.id, most, notes).await
+    receive(response, exchange.id, most, &exchange.http.budget, notes).await
 }
 
 /// Posts a message; what comes back is no redirect and no wish to be asked later.
@@ -278,14 +286,15 @@ pub(super) async fn receive(
     response: Response<Body>,
     id: &RawValue,
     most: u64,
+    budget: &Arc<Budget>,
     notes: Option<&Notes<'_>>,
 ) -> Result<Received, Failure> {
     let status = response.status();
     if is_stream(&response) {
-        let message = read_stream(response, id, most, notes).await?;
+        let message = read_stream(response, id, most, budget.share(), notes).await?;
         return Ok(Received { status, message });
     }
-    let text = read_whole(response, most).await?;
+    let text = read_whole(response, most, budget).await?;
     // Under a good status the caller reads the reply, once. Under another it may be none at all.
     if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
     {
@@ -307,30 +316,26 @@ pub(super) fn is_stream(response: &Response<Body>) -> bool {
         .is_some_and(|value| value.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-pub(super) async fn read_whole(response: Response<Body>, most: u64) -> Result<Bytes, Failure> {
+/// Reads a whole body.
+pub(super) async fn read_whole(
+    response: Response<Body>,
+    most: u64,
+    budget: &Arc<Budget>,
+) -> Result<Bytes, Failure> {
+    let refused = |refused| match refused {
+        Refused::TooLarge => Failure::TooLarge { most },
+        Refused::Spent => Failure::NoRoom,
+    };
     let mut body = response.into_body();
-    let mut first: Option<Bytes> = None;
-    let mut rest = BytesMut::new();
-    let mut size = 0;
+    let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
+    let gathered = budget.gather(body.size_hint().exact(), most_bytes);
+    let mut gathered = gathered.map_err(refused)?;
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Failure::Broken)?.into_data() else {
-            continue;
-        };
-        size += data.len() as u64;
-        if size > most {
-            return Err(Failure::TooLarge { most });
+        if let Ok(data) = frame.map_err(Failure::Broken)?.into_data() {
+            gathered.push(data).map_err(refused)?;
         }
-        // A body of one frame, the usual case, is never copied.
-        if first.is_none() && rest.is_empty() {
-            first = Some(data);
-            continue;
-        }
-        if let Some(first) = first.take() {
-            rest.extend_from_slice(&first);
-        }
-        rest.extend_from_slice(&data);
     }
-    Ok(first.unwrap_or_else(|| rest.freeze()))
+    Ok(gathered.finish())
 }
 
 /// Reads events until the reply to this request.
@@ -338,14 +343,16 @@ async fn read_stream(
     response: Response<Body>,
     id: &RawValue,
     most: u64,
+    mut share: Share,
     notes: Option<&Notes<'_>>,
 ) -> Result<Bytes, Failure> {
     let status = response.status();
-    let mut events = Events::new(response.into_body(), most);
+    let mut events = Events::new(response.into_body(), most, share);
     while let Some(event) = events.next().await? {
         match envelope::parse_incoming(event.as_bytes(), id) {
-            Ok(Incoming::Reply(..)) => return Ok(event.into()),
+            Ok(Incoming::Reply(..)) => return Ok(events.keep(event)),
             Ok(Incoming::Notification(notification)) => {
+                events.release(event.len());
                 let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
                 if let Some(notes) = wanted {
                     // A client that left has ended this exchange, or is about to.

@@ -62,7 +62,7 @@ async fn open_once(exchange: Exchange<'_>) -> Result<Opened, Failure> {
     let most = upstream.object.limits.max_response_bytes;
     let response = exchange::post(http, &upstream.uri, headers, body).await?;
     if !exchange::is_stream(&response) {
-        let received = exchange::receive(response, id, most, None).await?;
+        let received = exchange::receive(response, id, most, &http.budget, None).await?;
         return first(&received.message, id);
     }
     let status = response.status();

@@ -218,7 +218,7 @@ async fn begin(http: &Http, upstream: &Upstream) -> Result<Session, Failure> {
         is_lost: AtomicBool::new(false),
     };
     let most = upstream.object.limits.max_response_bytes;
-    let received = exchange::receive(response, &id, most, None).await?;
+    let received = exchange::receive(response, &id, most, &http.budget, None).await?;
     let reply = envelope::parse_reply(&received.message, &id);
     let (reply, _) = reply.map_err(|error| Failure::NoReply(error.reason()))?;
     match reply {

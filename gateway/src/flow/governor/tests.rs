@@ -11,6 +11,7 @@ use hangar_wire::{AddressRules, ObjectDigest, Sha256Hex, Term};
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::args::{Edge, Seconds, Size};
 use crate::config::subscribe::Freshness;
 use crate::config::{Config, Runtimes};
 use crate::metrics::Metrics;
@@ -129,7 +130,15 @@ fn mk_rig() -> Rig {
     let metrics = Arc::new(Metrics::new().unwrap());
     let store: Arc<dyn Store> = Arc::clone(&racing) as _;
     let freshness = Arc::new(Freshness::default());
-    let gateway = Gateway::new(config, store, metrics, freshness, "hangar".into(), 1024);
+    let edge = Edge {
+        max_body: Size(1024),
+        max_held: Size(1024),
+        max_connections: 1,
+        header_timeout: Seconds(Duration::from_secs(1)),
+        body_timeout: Seconds(Duration::from_secs(1)),
+        send_timeout: Seconds(Duration::from_secs(1)),
+    };
+    let gateway = Gateway::new(config, store, metrics, freshness, "hangar".into(), &edge);
     let governor = Governor {
         gateway: Arc::new(gateway),
         active,

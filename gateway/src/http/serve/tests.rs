@@ -29,8 +29,12 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new().route("/hello", get(|| async { "hello" }));
+        let bounds = Bounds {
+            header_timeout,
+            ..Bounds::probes()
+        };
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve_within(listener, app, stop.clone(), header_timeout));
+        let serving = tokio::spawn(serve(listener, app, bounds, stop.clone()));
         Self {
             address,
             stop,

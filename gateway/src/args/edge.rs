@@ -1,0 +1,80 @@
+//! What one pod takes from its clients.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Size;
+
+/// Bounds on what clients send.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Edge {
+    /// Largest request body, in bytes or with Ki, Mi.
+    #[arg(
+        long,
+        env = "HANGAR_MAX_BODY",
+        value_name = "SIZE",
+        default_value = "4Mi"
+    )]
+    pub max_body: Size,
+    /// Bytes of request bodies and of answers of upstreams held at once; what does not fit is refused.
+    #[arg(
+        long,
+        env = "HANGAR_MAX_HELD",
+        value_name = "SIZE",
+        default_value = "256Mi"
+    )]
+    pub max_held: Size,
+    /// Connections of clients at once, fewer where the process may open fewer files; further ones
+    /// wait to be accepted.
+    #[arg(
+        long,
+        env = "HANGAR_MAX_CONNECTIONS",
+        value_name = "NUMBER",
+        default_value_t = 10_000,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
+    pub max_connections: u32,
+    /// Longest time between two requests, and for the headers of one, in seconds.
+    #[arg(
+        long,
+        env = "HANGAR_HEADER_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "10"
+    )]
+    pub header_timeout: Seconds,
+    /// Longest time that a request body takes to arrive, in seconds.
+    #[arg(
+        long,
+        env = "HANGAR_BODY_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "30"
+    )]
+    pub body_timeout: Seconds,
+    /// Longest time in which a client takes nothing of an answer, in seconds.
+    #[arg(
+        long,
+        env = "HANGAR_SEND_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "30"
+    )]
+    pub send_timeout: Seconds,
+}
+
+/// A time of 1 to 3600 whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds(pub Duration);
+
+// === impl Seconds ===
+
+impl FromStr for Seconds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(seconds @ 1..=3600) => Ok(Self(Duration::from_secs(seconds))),
+            _ => Err("use 1 to 3600 seconds, as 30".into()),
+        }
+    }
+}

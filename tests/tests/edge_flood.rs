@@ -1,0 +1,320 @@
+//! Clients that send as much as they can: HTTP/2 floods, connections by the thousand, and the
+//! memory that bodies at their bound take.
+
+#![cfg(test)]
+
+use hangar_tests::envelope::Envelope;
+use hangar_tests::gateway::{Gateway, Setup};
+use hangar_tests::raw::{
+    self, ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, RST_STREAM, Raw,
+    SETTINGS, frame, header_block,
+};
+use hangar_tests::scripted::{Answer, Gate};
+use hangar_tests::stack::{ALICE, BOB, Stack};
+use hangar_tests::wait;
+use serde_json::json;
+
+const CONNECTIONS: &str = "hangar_connections";
+const CUT: &str = "hangar_connections_cut_total";
+const HELD: &str = "hangar_held_bytes";
+const INFLIGHT: &str = "hangar_inflight_requests";
+const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+/// `:status: 431` as the server packs it (RFC 7541, Huffman).
+const STATUS_431: [u8; 5] = [0x48, 0x83, 0x69, 0x90, 0xff];
+const MIB: u64 = 1 << 20;
+
+fn mk_call() -> Envelope {
+    Envelope::call("echo", json!({"text": "hello"}))
+}
+
+/// The header block of a call, with these headers behind.
+fn block(more: &[(&str, &str)]) -> Vec<u8> {
+    let key = format!("Bearer {ALICE}");
+    let call = mk_call();
+    let mut headers = vec![
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/mcp/default/reports"),
+        ("authorization", key.as_str()),
+    ];
+    headers.extend(call.headers().iter().map(|(n, v)| (n.as_str(), v.as_str())));
+    headers.extend(more);
+    header_block(&headers)
+}
+
+/// A call on this stream.
+fn call(stream: u32) -> Vec<u8> {
+    let mut call = frame(HEADERS, END_HEADERS, stream, &block(&[]));
+    call.extend(frame(DATA, END_STREAM, stream, &mk_call().body()));
+    call
+}
+
+async fn h2(stack: &Stack, settings: &[u8]) -> Raw {
+    Raw::connect_h2(stack.gateway.mcp_address(), settings)
+        .await
+        .unwrap()
+}
+
+/// The connection still answers.
+async fn assert_answered(raw: &mut Raw, stream: u32) {
+    raw.say(&call(stream)).await.unwrap();
+    let wanted = |frame: &raw::Frame| {
+        frame.kind == DATA && frame.stream == stream && !frame.payload.is_empty()
+    };
+    let answer = raw.frame_until(wanted).await.unwrap().expect("closed");
+    let text = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(text.contains("\"result\""), "{text}");
+}
+
+async fn assert_ended(mut raw: Raw, what: &str) {
+    let goaway = raw.frame_until(|frame| frame.kind == GOAWAY).await.unwrap();
+    if let Some(goaway) = goaway {
+        assert_ne!(
+            goaway.payload[4..8],
+            [0; 4],
+            "{what}: no error in {goaway:?}"
+        );
+    }
+    // What was still on its way may turn the end into a reset.
+    raw.rest().await.unwrap();
+}
+
+async fn serves(stack: &Stack) {
+    let reply = stack
+        .client(BOB)
+        .call("echo", json!({"text": "well"}))
+        .await;
+    reply.unwrap().result().unwrap();
+}
+
+async fn gauge(stack: &Stack, name: &str, wanted: u64) {
+    wait::eventually(name, async || {
+        wait::same(&stack.count(name, &[]).await?, &wanted)
+    })
+    .await
+    .unwrap();
+}
+
+/// CVE-2023-44487.
+#[tokio::test]
+async fn streams_that_are_given_up_at_once_end_the_connection() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[]).await;
+    assert_answered(&mut raw, 1).await;
+    let mut flood = Vec::new();
+    for stream in (3..4003).step_by(2) {
+        flood.extend(call(stream));
+        flood.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+    }
+    // The server may be gone before it has read all of it.
+    let _ = raw.say(&flood).await;
+    assert_ended(raw, "rapid reset").await;
+    stack
+        .gateway
+        .metric(CUT, &[("reason", "malformed")], 1.0)
+        .await
+        .unwrap();
+    gauge(&stack, INFLIGHT, 0).await;
+    gauge(&stack, HELD, 0).await;
+    serves(&stack).await;
+}
+
+#[tokio::test]
+async fn headers_without_an_end_end_the_connection() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[]).await;
+    raw.say(&frame(HEADERS, 0, 1, &block(&[]))).await.unwrap();
+    let more = header_block(&[("x-more", &"x".repeat(8000))]);
+    for _ in 0..4000 {
+        if raw.say(&frame(CONTINUATION, 0, 1, &more)).await.is_err() {
+            break;
+        }
+    }
+    assert_ended(raw, "CONTINUATION").await;
+    stack.gateway.metric(CUT, &[], 1.0).await.unwrap();
+    serves(&stack).await;
+}
+
+#[tokio::test]
+async fn a_huge_header_list_is_refused_alone() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[]).await;
+    let value = "x".repeat(9000);
+    let names: Vec<_> = (0..8).map(|number| format!("x-{number}")).collect();
+    let more: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), value.as_str()))
+        .collect();
+    let block = block(&more);
+    let mut pieces = block.chunks(16_000).enumerate().peekable();
+    while let Some((number, piece)) = pieces.next() {
+        let kind = if number == 0 { HEADERS } else { CONTINUATION };
+        let mut flags = if number == 0 { END_STREAM } else { 0 };
+        if pieces.peek().is_none() {
+            flags |= END_HEADERS;
+        }
+        raw.say(&frame(kind, flags, 1, piece)).await.unwrap();
+    }
+    let answer = raw
+        .frame_until(|frame| frame.kind == HEADERS && frame.stream == 1)
+        .await;
+    let answer = answer.unwrap().expect("closed");
+    assert_eq!(answer.payload[..5], STATUS_431);
+    assert_answered(&mut raw, 3).await;
+}
+
+#[tokio::test]
+async fn pings_and_settings_without_number_disturb_nobody() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[]).await;
+    for kind in [PING, SETTINGS] {
+        let payload: &[u8] = if kind == PING { &[7; 8] } else { &[] };
+        let flood: Vec<u8> = (0..5000).flat_map(|_| frame(kind, 0, 0, payload)).collect();
+        raw.say(&flood).await.unwrap();
+        serves(&stack).await;
+        for _ in 0..5000 {
+            let ack = raw
+                .frame_until(|frame| frame.kind == kind && frame.flags == ACK)
+                .await;
+            ack.unwrap().expect("closed");
+        }
+    }
+    assert_answered(&mut raw, 1).await;
+}
+
+#[tokio::test]
+async fn too_many_streams_are_refused_and_the_others_go_on() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[]).await;
+    assert_answered(&mut raw, 1).await;
+    for number in 0..257 {
+        let head = frame(HEADERS, END_HEADERS, 3 + 2 * number, &block(&[]));
+        raw.say(&head).await.unwrap();
+    }
+    let refused = raw
+        .frame_until(|frame| frame.kind == RST_STREAM)
+        .await
+        .unwrap();
+    let refused = refused.expect("closed");
+    assert_eq!(
+        (refused.stream, &refused.payload[..]),
+        (3 + 2 * 256, &REFUSED_STREAM[..])
+    );
+    serves(&stack).await;
+    let end = frame(DATA, END_STREAM, 3, &mk_call().body());
+    raw.say(&end).await.unwrap();
+    let answer = raw
+        .frame_until(|frame| frame.kind == DATA && frame.stream == 3)
+        .await;
+    answer.unwrap().expect("closed");
+    drop(raw);
+    gauge(&stack, INFLIGHT, 0).await;
+    gauge(&stack, HELD, 0).await;
+}
+
+/// Its window is shut, so that no answer can leave.
+#[tokio::test]
+async fn a_client_that_takes_no_answer_disturbs_nobody() {
+    let stack = Stack::start().await.unwrap();
+    let mut raw = h2(&stack, &[0, 4, 0, 0, 0, 0]).await;
+    for number in 0..100 {
+        raw.say(&call(1 + 2 * number)).await.unwrap();
+    }
+    stack.upstream.arrived("tools/call", 100).await.unwrap();
+    for _ in 0..20 {
+        serves(&stack).await;
+    }
+    drop(raw);
+    gauge(&stack, INFLIGHT, 0).await;
+    gauge(&stack, HELD, 0).await;
+}
+
+#[tokio::test]
+async fn connections_by_the_thousand_disturb_nobody() {
+    let stack = Stack::start().await.unwrap();
+    let address = stack.gateway.mcp_address();
+    let mut idle = Vec::new();
+    for _ in 0..3000 {
+        let mut raw = Raw::connect(address).await.unwrap();
+        raw.say(b"POST /mcp HTTP/1.1\r\n").await.unwrap();
+        idle.push(raw);
+        if idle.len() % 500 == 0 {
+            serves(&stack).await;
+        }
+    }
+    drop(idle);
+    wait::eventually("connections gone", async || {
+        let left = stack.count(CONNECTIONS, &[]).await?;
+        anyhow::ensure!(left <= 1, "{left}");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    serves(&stack).await;
+}
+
+/// Peak of the resident memory in bytes.
+fn peak(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() * 1024
+}
+
+/// The bodies of all clients are held at once, complete, while their upstream keeps them waiting.
+#[tokio::test]
+async fn memory_is_the_bodies_and_little_more() {
+    const CLIENTS: u32 = 16;
+    let stack = Stack::start().await.unwrap();
+    let setup = Setup {
+        state: stack.folder().join("edge"),
+        ..stack.setup()
+    };
+    let mut gateway = Gateway::start(&setup, &["--max-body", "4Mi"])
+        .await
+        .unwrap();
+    gateway.ready().await.unwrap();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let upstream = &stack.upstream;
+    let result = json!({"resultType": "complete", "content": []});
+    upstream.script("tools/call", move |_| Answer::result(&result).held(&held));
+    let text = "x".repeat(usize::try_from(4 * MIB).unwrap() - 1024);
+    let call = Envelope::call("echo", json!({"text": text}));
+    let bytes = raw::request(&call, ALICE, "", &call.body());
+    let pid = gateway.process().pid();
+    // Where this is not permitted the peak since the start is as good.
+    let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut raw = Raw::connect(gateway.mcp_address()).await.unwrap();
+        raw.say(&bytes).await.unwrap();
+        clients.push(raw);
+    }
+    let count = usize::try_from(CLIENTS).unwrap();
+    upstream.arrived("tools/call", count).await.unwrap();
+    let bodies = 4 * MIB * u64::from(CLIENTS);
+    let scrape = gateway.scrape().await.unwrap();
+    let held = scrape.count(HELD, &[]).unwrap();
+    assert!(held > bodies - MIB && held <= bodies, "{held} bytes held");
+    let waiting = peak(pid);
+    gate.open();
+    for raw in &mut clients {
+        assert_eq!(raw.answer().await.unwrap().status, 200);
+    }
+    let (peak, most) = (peak(pid), bodies + 32 * MIB);
+    assert!(
+        peak < most,
+        "{} MiB of {}, {} while it waited",
+        peak / MIB,
+        most / MIB,
+        waiting / MIB
+    );
+    gateway.metric(INFLIGHT, &[], 0.0).await.unwrap();
+    wait::eventually("nothing held", async || {
+        wait::same(&gateway.scrape().await?.count(HELD, &[])?, &0)
+    })
+    .await
+    .unwrap();
+}
