@@ -242,7 +242,12 @@ impl Answer {
             (Echo::Loose, Reply::Result(result)) => wire::result(id, result).into(),
             (Echo::Loose, Reply::Error(error)) => wire::rpc_error(Some(id), error.raw).into(),
         };
+        let status = match reply {
+            Reply::Result(_) => StatusCode::OK,
+            Reply::Error(error) => wire::relayed_status(error.code),
+        };
         Self {
+            status,
             outcome,
             ..Self::ok(body)
         }

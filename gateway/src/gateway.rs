@@ -12,8 +12,8 @@ use crate::args::Edge;
 use crate::config::Config;
 use crate::config::subscribe::Freshness;
 use crate::flow::register::Births;
-use crate::listeners::Listeners;
 use crate::limit::held::Budget;
+use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 
 /// The parts behind the request path. No lock of it is held across I/O.

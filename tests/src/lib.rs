@@ -1,5 +1,5 @@
 //! The harness of the integration suites: the shipped binaries as processes, a real API
-//! server, peers made with the official Python SDK, and an upstream that misbehaves on demand.
+//! server, peers made with the official SDKs, and an upstream that misbehaves on demand.
 //!
 //! Guarantees: everything listens on loopback at a free port; whatever a test process started
 //! is gone when that process is gone, however it ended (see [`watchdog`]).
@@ -15,6 +15,7 @@ pub mod envelope;
 pub mod gateway;
 pub mod manifests;
 pub mod metrics;
+pub mod node;
 pub mod open;
 pub mod operator;
 pub mod process;

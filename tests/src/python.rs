@@ -100,7 +100,8 @@ pub async fn run_consent(consent: &Consent<'_>, log_folder: &Path) -> Result<Str
     lines.into_iter().last().context("no result")
 }
 
-fn program(script: &str, log_folder: &Path) -> Result<Program> {
+/// A script of `tests/peers`.
+pub fn program(script: &str, log_folder: &Path) -> Result<Program> {
     let path = peers().join(script);
     Ok(Program::other(script, &interpreter()?, log_folder)
         .args([path.to_string_lossy()])

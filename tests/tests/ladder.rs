@@ -329,6 +329,27 @@ async fn rpc_errors_are_read_under_any_status() {
     assert_eq!(reply.error_code().unwrap(), -31001);
 }
 
+/// The protocol demands a status for some codes, also of an upstream that says 200 or streams.
+#[tokio::test]
+async fn rpc_errors_keep_the_status_that_the_protocol_ties_to_them() {
+    let (stack, alice) = start().await;
+    for (code, tied) in [
+        (-32601, 404),
+        (-32020, 400),
+        (-32021, 400),
+        (-32022, 400),
+        (-32602, 200),
+    ] {
+        for said in [StatusCode::OK, StatusCode::BAD_REQUEST] {
+            let answer = Answer::error_with(code, "theirs", &json!({})).status(said);
+            stack.upstream.enqueue("tools/call", answer);
+            let reply = alice.call("echo", json!({})).await.unwrap();
+            assert_eq!(reply.error_code().unwrap(), code);
+            assert_eq!(reply.status, tied, "{code} under {said}");
+        }
+    }
+}
+
 /// A message with the id that envelopes have.
 fn alice_id(error: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)

@@ -64,6 +64,20 @@ pub fn rpc_error(id: Option<&RawValue>, error: &RawValue) -> String {
     .concat()
 }
 
+/// The HTTP status of an upstream's error that is passed on. The protocol ties one to some codes, and
+/// an upstream's own status is not to be had once its reply came in a stream.
+pub fn relayed_status(code: i64) -> StatusCode {
+    let tied = [
+        Kind::UnknownMethod,
+        Kind::HeaderMismatch,
+        Kind::MissingCapability,
+        Kind::UnsupportedVersion,
+    ];
+    tied.into_iter()
+        .find(|kind| kind.code() == code)
+        .map_or(StatusCode::OK, Kind::status)
+}
+
 /// The empty acknowledgement of `tasks/update` and `tasks/cancel`.
 pub fn ack() -> Box<RawValue> {
     json::raw(r#"{"resultType":"complete"}"#.to_owned())

@@ -17,7 +17,7 @@ usage: cargo verify [-- --quick]
 
   --quick   only what needs no tool: formatting, lints, tidy and unit tests
 
-Needs Rust; without --quick also Python 3.10 or newer, and Go unless KUBEBUILDER_ASSETS names a
+Needs Rust; without --quick also Python 3.10 or newer, npm, and Go unless KUBEBUILDER_ASSETS names a
 folder with etcd, kube-apiserver and kubectl. What it makes is kept in ~/.cache/hangar.
 ";
 

@@ -15,6 +15,12 @@ const PYTHON: Tool = Tool {
     remedy: "install Python 3.10 or newer with its venv module (Debian: python3-venv)",
 };
 
+const NPM: Tool = Tool {
+    program: "npm",
+    version: &["--version"],
+    remedy: "install Node.js with npm (Debian: nodejs and npm)",
+};
+
 /// What `cluster.sh` and the harness call.
 const COMMON: &[Tool] = &[
     tool("bash", "install bash"),
@@ -38,8 +44,8 @@ const COMMON: &[Tool] = &[
 
 /// Everything.
 pub(crate) fn all() -> Vec<Step> {
-    let mut steps = vec![tools(), format(), python(), kubernetes(), lints()];
-    steps.extend([binaries(), tidy(), tests(), demo(), e2e()]);
+    let mut steps = vec![tools(), format(), python(), node(), kubernetes()];
+    steps.extend([lints(), binaries(), tidy(), tests(), demo(), e2e()]);
     steps
 }
 
@@ -58,7 +64,7 @@ const fn tool(program: &'static str, remedy: &'static str) -> Tool {
 
 fn tools() -> Step {
     let mut tools = COMMON.to_vec();
-    tools.push(PYTHON);
+    tools.extend([PYTHON, NPM]);
     if std::env::var_os("KUBEBUILDER_ASSETS").is_none() {
         tools.push(GO);
     }
@@ -68,6 +74,11 @@ fn tools() -> Step {
 fn python() -> Step {
     let make = ["python3", "tests/peers/environment.py", "make"];
     Step::command("python environment", &make)
+}
+
+fn node() -> Step {
+    let make = ["python3", "tests/peers/node/environment.py", "make"];
+    Step::command("node environment", &make)
 }
 
 /// Minutes the first time, nothing after that.

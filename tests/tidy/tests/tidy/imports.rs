@@ -34,6 +34,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("hangar-demo", &["hangar-tests"]),
     ("hangar-demo-upstream", &[]),
     ("hangar-e2e", &["hangar-tests"]),
+    ("hangar-interop", &["hangar-tests"]),
+    ("hangar-rust-peer", &[]),
     ("hangar-tidy", &[]),
     ("hangar-verify", &[]),
 ];
