@@ -1,9 +1,11 @@
 //! A connection on which an answer is read as it comes; dropping it is leaving.
 
+use std::net::SocketAddr;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::envelope::Envelope;
 use crate::{sse, wait};
@@ -15,12 +17,18 @@ pub struct Open {
     pub got: String,
 }
 
+const RECEIVE_BUFFER: u32 = 64 << 10;
+
 // === impl Open ===
 
 impl Open {
     /// Sends a request to this path.
     pub async fn send(address: &str, path: &str, key: &str, envelope: &Envelope) -> Result<Self> {
-        let mut socket = TcpStream::connect(address).await.context("connect")?;
+        let socket = TcpSocket::new_v4()?;
+        // A kernel that keeps megabytes for a client which does not read would hide who waits.
+        socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        let address: SocketAddr = address.parse()?;
+        let mut socket = socket.connect(address).await.context("connect")?;
         let body = envelope.body();
         let mut head = format!(
             "POST {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\n",
@@ -41,13 +49,22 @@ impl Open {
     /// Reads until this has come.
     pub async fn until(&mut self, needle: &str) -> Result<()> {
         let what = format!("{needle} in the answer");
-        self.read(&what, |open| open.got.contains(needle)).await
+        // Only what is new is looked through, so that a long answer is not read many times.
+        self.read(&what, |open, from| {
+            let mut from = from.saturating_sub(needle.len());
+            while !open.got.is_char_boundary(from) {
+                from -= 1;
+            }
+            open.got[from..].contains(needle)
+        })
+        .await
     }
 
     /// Reads until so many events have come, and gives all of them.
     pub async fn events(&mut self, count: usize) -> Result<Vec<Value>> {
         let what = format!("{count} events");
-        self.read(&what, |open| open.all().len() >= count).await?;
+        self.read(&what, |open, _| open.all().len() >= count)
+            .await?;
         let events = self.all();
         let parsed = events.iter().map(|event| serde_json::from_str(event));
         Ok(parsed.collect::<Result<_, _>>()?)
@@ -78,10 +95,12 @@ impl Open {
         sse::events(&whole[..end])
     }
 
-    async fn read(&mut self, what: &str, enough: impl Fn(&Self) -> bool) -> Result<()> {
+    async fn read(&mut self, what: &str, enough: impl Fn(&Self, usize) -> bool) -> Result<()> {
         let reading = async {
             let mut piece = vec![0; 64 << 10];
-            while !enough(self) {
+            let mut from = 0;
+            while !enough(self, from) {
+                from = self.got.len();
                 let size = self.socket.read(&mut piece).await?;
                 ensure!(size > 0, "the answer ended: {}", self.got);
                 self.got.push_str(std::str::from_utf8(&piece[..size])?);

@@ -419,7 +419,7 @@ async fn a_tenant_has_so_many_streams_and_no_more() {
 async fn a_client_that_does_not_read_is_not_buffered_for() {
     let (stack, alice) = start().await;
     let filler = "x".repeat(60_000);
-    let messages: Vec<Value> = (0..200)
+    let messages: Vec<Value> = (0..250)
         .map(|n| {
             note(
                 "resources/updated",
@@ -435,9 +435,12 @@ async fn a_client_that_does_not_read_is_not_buffered_for() {
     for _ in 0..50 {
         alice.list_tools().await.unwrap().result().unwrap();
     }
-    assert!(!feed.is_through(), "12 MB wait at the upstream");
-    let events = open.events(201).await.unwrap();
-    assert_eq!(events[200]["params"]["n"], 199);
+    assert!(!feed.is_through(), "15 MB wait at the upstream");
+    open.until(r#""n":249"#).await.unwrap();
+    feed.end();
+    let events = open.to_end().await.unwrap();
+    let numbers = events[1..251].iter().map(|event| &event["params"]["n"]);
+    assert!(numbers.eq(&(0..250).map(|n| json!(n)).collect::<Vec<_>>()));
 }
 
 #[tokio::test]

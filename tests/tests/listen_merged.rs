@@ -289,4 +289,9 @@ async fn a_grant_that_goes_takes_its_part_and_no_other() {
     });
     expected.push(ended());
     assert_eq!(alice.to_end().await.unwrap(), expected);
+    let reply = world.client(ALICE).send(&listen(&asking)).await.unwrap();
+    assert_eq!(
+        (reply.status.as_u16(), reply.error_code().unwrap()),
+        (404, -31016)
+    );
 }

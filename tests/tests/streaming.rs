@@ -302,7 +302,7 @@ async fn a_burst_arrives_whole() {
 async fn a_client_that_does_not_read_is_not_buffered_for() {
     let (stack, alice) = start().await;
     let filler = "x".repeat(60_000);
-    let notes: Vec<String> = (0..200).map(|n| log(&format!("{n}-{filler}"))).collect();
+    let notes: Vec<String> = (0..250).map(|n| log(&format!("{n}-{filler}"))).collect();
     let mut sent: Vec<&str> = notes.iter().map(String::as_str).collect();
     sent.push(DONE);
     let ended = Gate::new();
@@ -319,8 +319,8 @@ async fn a_client_that_does_not_read_is_not_buffered_for() {
             .result()
             .unwrap();
     }
-    assert_eq!(ended.count(), 0, "12 MB wait at the upstream");
-    open.until(r#""data":"199-"#).await.unwrap();
+    assert_eq!(ended.count(), 0, "15 MB wait at the upstream");
+    open.until(r#""data":"249-"#).await.unwrap();
     open.until(DONE).await.unwrap();
     ended.reached(1).await.unwrap();
 }

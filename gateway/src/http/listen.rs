@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use hangar_relay::wire::{Kind, WireError};
+use http::StatusCode;
 
 use super::mcp::{Inflight, Trail, report};
 use super::pass::{Checked, Pass, Route};
@@ -37,7 +38,11 @@ impl Pass<'_> {
         });
         match listen::begin(&merged).await {
             Ok(Begun::Listening(listening)) => {
-                report(self.gateway, trail, &Answer::accepted(), started);
+                let begun = Answer {
+                    status: StatusCode::OK,
+                    ..Answer::accepted()
+                };
+                report(self.gateway, trail, &begun, started);
                 drop(inflight);
                 listening.run().await
             }
@@ -59,6 +64,7 @@ impl Pass<'_> {
                 let object = &only.object;
                 (&object.upstream_namespace, &object.upstream_name)
             }
+            (Route::Tenant, []) => return Err(Kind::EndpointNotFound.into()),
             (Route::Tenant, _) => return Ok(Granted::of(active, tenant)),
         };
         let found = tenant.grants.iter().find(|grant| {
