@@ -59,6 +59,7 @@ impl Config {
     pub fn holding(bytes: usize) -> Self {
         Self {
             active: ArcSwapOption::empty(),
+            changed: watch::Sender::default(),
             budget: Arc::new(Budget::new(bytes)),
         }
     }

@@ -72,8 +72,6 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         edge,
         class,
     } = args;
-    std::fs::create_dir_all(&state_dir)
-        .with_context(|| format!("--state-dir {} cannot be made", state_dir.display()))?;
     let store = open(store, &state_dir)?;
     let metrics = Arc::new(Metrics::new().context("metrics")?);
     let config = Arc::new(Config::holding(edge.max_held.0));
@@ -120,17 +118,11 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     ));
     background.spawn(subscription.run());
     background.spawn(ticker::run(Arc::clone(&gateway), stop.clone()));
-    serving.spawn(serve::serve(
-        mcp_listener,
-        mcp::router(Arc::clone(&gateway)),
-        Bounds::clients(&edge, &gateway.metrics),
-        stop.clone(),
-    ));
+    let bounds = Bounds::clients(&edge, &gateway.metrics);
+    let router = mcp::router(Arc::clone(&gateway));
+    serving.spawn(serve::serve(mcp_listener, router, bounds, stop.clone()));
     let ended = watch(terminated(), &mut serving, &mut background).await;
-    match &ended {
-        Ok(()) => tracing::info!("draining"),
-        Err(error) => tracing::error!(error = format!("{error:#}"), "draining"),
-    }
+    say_why(&ended);
     stop.cancel();
     drain(&gateway, serving).await;
     probes_stop.cancel();
@@ -138,10 +130,20 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     ended
 }
 
+/// The ledger, in the state folder unless it has a place of its own.
 fn open(store: Option<StoreUrl>, state_dir: &Path) -> anyhow::Result<SqliteStore> {
+    std::fs::create_dir_all(state_dir)
+        .with_context(|| format!("--state-dir {} cannot be made", state_dir.display()))?;
     let StoreUrl(ledger) = store.unwrap_or_else(|| StoreUrl(state_dir.join("ledger.db")));
     SqliteStore::open(Options::new(&ledger))
         .with_context(|| format!("--store {} cannot be opened", ledger.display()))
+}
+
+fn say_why(ended: &anyhow::Result<()>) {
+    match ended {
+        Ok(()) => tracing::info!("draining"),
+        Err(error) => tracing::error!(error = format!("{error:#}"), "draining"),
+    }
 }
 
 /// Returns when the process is told to stop, or when a part ended that runs until then: a gateway

@@ -148,5 +148,22 @@ fn without(members: &Members<'_>, names: &[&str]) -> String {
     out
 }
 
+/// Capabilities but these. None promises notifications outside of a request: where either side
+/// speaks this era there is no stream for them.
+fn capabilities(raw: &RawValue, names: &[&str]) -> Result<String, Error> {
+    let all = Members::of(raw)?;
+    let mut out = String::new();
+    let passed = |name: &str| !names.contains(&name);
+    for (name, value) in all.iter().filter(|(name, _)| passed(name)) {
+        if json::is_object(value) {
+            let kept = without(&Members::of(value)?, &["listChanged", "subscribe"]);
+            member(&mut out, name, &format!("{{{kept}}}"));
+        } else {
+            member(&mut out, name, value.get());
+        }
+    }
+    Ok(out)
+}
+
 #[cfg(test)]
 mod tests;

@@ -35,12 +35,6 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     }
     let approved = approve(call, name).await?;
     let tool = approved.tool().ok_or(Kind::UnknownTool)?;
-    if is_task_only(call.upstream, tool) {
-        let error = WireError::from(Kind::Denied);
-        return Err(error.because(
-            "this tool runs as a task only, and tasks of a 2025-11-25 upstream are not relayed",
-        ));
-    }
     let digest = ToolDigest(tool.digest);
     let headers = routing(Method::ToolsCall, Some(name), mirrored(call, &tool.raw)?);
     let offer = offer(call).await;
@@ -127,6 +121,13 @@ async fn approve(call: &Call<'_>, name: &str) -> Result<Approved, WireError> {
             .await
             .map_err(|error| rescue::contract(&error))?;
         verdict = judge(call, &catalogue, name).await?;
+    }
+    let tool = catalogue.tools.get(name);
+    if tool.is_some_and(|tool| is_task_only(call.upstream, tool)) {
+        let error = WireError::from(Kind::Denied);
+        return Err(error.because(
+            "this tool runs as a task only, and tasks of a 2025-11-25 upstream are not relayed",
+        ));
     }
     match verdict {
         Some(Verdict::Approved) => Ok(Approved {

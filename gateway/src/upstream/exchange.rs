@@ -343,7 +343,7 @@ async fn read_stream(
     response: Response<Body>,
     id: &RawValue,
     most: u64,
-    mut share: Share,
+    share: Share,
     notes: Option<&Notes<'_>>,
 ) -> Result<Bytes, Failure> {
     let status = response.status();

@@ -36,9 +36,8 @@ struct Pair {
 }
 
 #[derive(Debug, Deserialize)]
-struct Step {
-    #[serde(rename = "step")]
-    name: String,
+struct Line {
+    step: String,
     #[serde(default)]
     value: Value,
     failed: Option<String>,
@@ -87,7 +86,7 @@ async fn take_steps(sdk: Sdk, url: &str, folder: &Path) -> Result<BTreeMap<&'sta
     let lines = client.all_lines().await?;
     let mut taken = BTreeMap::new();
     for line in &lines {
-        let Step {
+        let Line {
             step,
             value,
             failed,

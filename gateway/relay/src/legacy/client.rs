@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{Common, Error, VERSIONS, member, without};
+use super::{Common, Error, VERSIONS, capabilities, member, without};
 use crate::envelope::Request;
 use crate::json::{self, Members};
 use crate::method::Method;
@@ -73,7 +73,7 @@ pub fn discover(id: &RawValue) -> String {
 pub fn initialized(version: &str, discovered: &RawValue) -> Result<String, Error> {
     let members = Members::of(discovered)?;
     let capabilities = match members.get("capabilities") {
-        Some(raw) => without(&Members::of(raw)?, &NOT_CAPABILITIES),
+        Some(raw) => capabilities(raw, &NOT_CAPABILITIES)?,
         None => String::new(),
     };
     let mut out = format!(

@@ -129,7 +129,7 @@ fn retired_codes_do_not_cross() {
 #[test]
 fn initialize_becomes_discover_without_tasks() {
     let result = mk_raw(
-        r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"tasks":{},"extensions":{}},"serverInfo":{"name":"s","version":"0"},"instructions":"Read \u0041"}"#,
+        r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true,"x":1.0},"tasks":{},"extensions":{}},"serverInfo":{"name":"s","version":"0"},"instructions":"Read \u0041"}"#,
     );
     assert_eq!(upstream::negotiated(&result).unwrap(), "2025-06-18");
     let text = upstream::discovered(&result).unwrap();
@@ -137,7 +137,8 @@ fn initialize_becomes_discover_without_tasks() {
     let found = value(&text);
     assert_eq!(
         found["capabilities"],
-        json!({"tools": {"listChanged": true}})
+        json!({"tools": {"x": 1.0}}),
+        "no promise of a stream that is not there"
     );
     assert_eq!(found["resultType"], "complete");
     assert_eq!(

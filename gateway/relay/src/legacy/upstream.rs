@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::{Common, Era, Error, VERSIONS, member, without};
+use super::{Common, Era, Error, VERSIONS, capabilities, member, without};
 use crate::envelope::{self, Notification, Reply, Request};
 use crate::json::{self, Members};
 use crate::method::Method;
@@ -57,7 +57,7 @@ pub fn discovered(result: &RawValue) -> Result<String, Error> {
     let members = Members::of(result)?;
     members.guard(&["capabilities", "instructions", "serverInfo"])?;
     let capabilities = match members.get("capabilities") {
-        Some(raw) => without(&Members::of(raw)?, &["tasks", "extensions"]),
+        Some(raw) => capabilities(raw, &["tasks", "extensions"])?,
         None => String::new(),
     };
     let mut out = format!(

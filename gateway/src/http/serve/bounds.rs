@@ -19,7 +19,7 @@ pub struct Bounds {
     /// Time in which a client must take something of what it is sent.
     pub(super) send_timeout: Duration,
     /// None for the probes' listener.
-    metrics: Option<Arc<Metrics>>,
+    pub(super) metrics: Option<Arc<Metrics>>,
 }
 
 /// Counts a connection while it is there.

@@ -25,7 +25,7 @@ struct Handler {
 type Client = RunningService<RoleClient, Handler>;
 
 const PERIOD: Duration = Duration::from_millis(50);
-const POLLS: usize = 400;
+const POLLS: usize = 200;
 
 pub(crate) async fn run(url: String, key: String) -> Result<()> {
     let config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(key);
@@ -79,11 +79,24 @@ async fn resource(client: &Client) -> Result<Value> {
     Ok(read["contents"][0]["text"].clone())
 }
 
-/// The SDK sends a progress token of its own with every request.
+/// The SDK sends a progress token of its own with every request. It runs a handler for each
+/// notification in a task of its own, so neither their order nor that they ran before the reply is
+/// there is the server's doing.
 async fn progress(client: &Client) -> Result<Value> {
     tool(client, "count", JsonObject::new()).await?;
-    let seen = &client.service().progress;
-    Ok(json!(*seen.lock().unwrap_or_else(PoisonError::into_inner)))
+    let seen = || {
+        let seen = client.service().progress.lock();
+        let mut seen = seen.unwrap_or_else(PoisonError::into_inner).clone();
+        seen.sort_unstable();
+        seen
+    };
+    for _ in 0..POLLS {
+        if seen().len() == 2 {
+            break;
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+    Ok(json!(seen()))
 }
 
 async fn error(client: &Client) -> Result<Value> {

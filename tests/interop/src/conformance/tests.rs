@@ -1,3 +1,5 @@
+//! What the suite's verdicts come to, without a run.
+
 use super::{Runs, Verdicts};
 
 fn mk_verdicts(checks: &[(&str, &str, &str)]) -> Verdicts {

@@ -1,3 +1,5 @@
+//! The list of differences, held to both ways.
+
 use super::{Allowed, Difference};
 
 const LIST: &str =

@@ -1,3 +1,5 @@
+//! Parts between marks.
+
 use super::replace;
 
 const TEXT: &str =

@@ -150,7 +150,10 @@ fn ports_of_the_chart_are_those_of_the_code() {
 fn every_flag_of_a_template_is_one_of_its_binary() {
     let mut findings = Vec::new();
     for (binary, template) in BINARIES {
-        let args = read(&format!("{binary}/src/args.rs"));
+        let mut args = read(&format!("{binary}/src/args.rs"));
+        if args.contains("mod edge;") {
+            args.push_str(&read(&format!("{binary}/src/args/edge.rs")));
+        }
         let variables: BTreeSet<_> = literals(&args)
             .filter(|it| it.starts_with("HANGAR_"))
             .collect();
