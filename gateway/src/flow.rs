@@ -27,11 +27,11 @@ use bytes::Bytes;
 use hangar_ledger::{Status, TaskId, UpstreamUid};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
+use hangar_relay::headers;
 use hangar_relay::legacy::{self, Era};
 use hangar_relay::method::Method;
 use hangar_relay::params::Params;
 use hangar_relay::wire::{self, Kind, WireError};
-use hangar_relay::{headers, mirror};
 use hangar_wire::Admission;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde_json::value::RawValue;
@@ -350,22 +350,14 @@ pub fn wire_status(status: Status) -> hangar_relay::task::Status {
     }
 }
 
-/// A tool whose annotations of mirrored arguments are not valid must not be offered (SEP-2243).
-pub fn usable(tool: &Tool) -> bool {
-    mirror::Mirrors::of(&tool.raw).is_ok()
-}
-
 /// Whether a tool can only run as a task that is not relayed: a 2025-11-25 upstream's own kind.
 pub fn is_task_only(upstream: &Upstream, tool: &Tool) -> bool {
     era::of(upstream) == Some(Era::Legacy) && legacy::upstream::is_task_only(&tool.raw)
 }
 
 /// Headers that mirror arguments, made anew from the body; the client's must agree with it.
-pub fn mirrored(
-    call: &Call<'_>,
-    tool: &RawValue,
-) -> Result<Vec<(HeaderName, HeaderValue)>, WireError> {
-    let mirrors = mirror::Mirrors::of(tool)?;
+pub fn mirrored(call: &Call<'_>, tool: &Tool) -> Result<Vec<(HeaderName, HeaderValue)>, WireError> {
+    let mirrors = tool.mirrors.as_ref().map_err(|error| *error)?;
     if mirrors.is_empty() {
         return Ok(Vec::new());
     }

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use hangar_wire::Sha256Hex;
 use serde_json::value::RawValue;
 
 use crate::json::{self, Members, Tree};
+use crate::mirror::{self, Mirrors};
 
 /// Why a list of tools is no contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,13 +38,27 @@ pub struct Tool {
     pub name: String,
     pub raw: Box<RawValue>,
     pub digest: Sha256Hex,
+    /// Arguments that go into headers; an error means that the tool must not be offered (SEP-2243).
+    pub mirrors: Result<Mirrors, mirror::Error>,
+}
+
+/// All tools of an upstream.
+#[derive(Debug, Default)]
+pub struct Tools {
+    by_name: BTreeMap<String, Arc<Tool>>,
+    /// Hash of the list's text where it was one page.
+    page: Option<Sha256Hex>,
 }
 
 /// A list of tools that is put together page by page.
 #[derive(Debug, Default)]
 pub struct Listing {
-    tools: BTreeMap<String, Tool>,
+    tools: BTreeMap<String, Arc<Tool>>,
     cursors: BTreeSet<String>,
+    /// What the list was before: what stands there byte for byte is not read again.
+    earlier: Option<Arc<Tools>>,
+    pages: usize,
+    page: Option<Sha256Hex>,
 }
 
 /// Most tools of one upstream.
@@ -52,8 +68,7 @@ pub const MAX_NAME_BYTES: usize = 128;
 /// Longest cursor, in bytes.
 pub const MAX_CURSOR_BYTES: usize = 4096;
 
-/// Digest of a tool's contract. The same bytes give the same digest, so that a caller may keep
-/// the last one beside the bytes it was made from.
+/// Digest of a tool's contract.
 pub fn digest(tool: &RawValue) -> Result<Sha256Hex, Error> {
     match Tree::parse(tool).map_err(Error::Tool)? {
         Tree::Object(mut members) => {
@@ -91,21 +106,41 @@ impl fmt::Debug for Tool {
     }
 }
 
+// === impl Tools ===
+
+impl Tools {
+    pub fn get(&self, name: &str) -> Option<&Tool> {
+        self.by_name.get(name).map(AsRef::as_ref)
+    }
+
+    /// The tools in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Tool> {
+        self.by_name.values().map(AsRef::as_ref)
+    }
+}
+
 // === impl Listing ===
 
 impl Listing {
+    /// A list that may be what it was before.
+    pub fn after(earlier: Option<Arc<Tools>>) -> Self {
+        Self {
+            earlier,
+            ..Self::default()
+        }
+    }
+
     /// Takes in the result of one `tools/list`; returns the cursor of the next page, None at the
     /// end.
     pub fn push(&mut self, result: &RawValue) -> Result<Option<String>, Error> {
-        self.push_with(result, |_, raw| digest(raw))
-    }
-
-    /// The same with digests made by `digest_of` (name, raw tool), which may remember them.
-    pub fn push_with(
-        &mut self,
-        result: &RawValue,
-        mut digest_of: impl FnMut(&str, &RawValue) -> Result<Sha256Hex, Error>,
-    ) -> Result<Option<String>, Error> {
+        self.pages += 1;
+        if self.pages == 1 {
+            let page = Sha256Hex::of(result.get().as_bytes());
+            self.page = Some(page);
+            if self.repeats(page) {
+                return Ok(None);
+            }
+        }
         let members = Members::of(result).map_err(Error::Page)?;
         members
             .guard(&["tools", "nextCursor"])
@@ -118,10 +153,14 @@ impl Listing {
         })?;
         for raw in tools {
             let name = name(raw)?;
-            let tool = Tool {
-                digest: digest_of(&name, raw)?,
-                raw: raw.to_owned(),
-                name: name.clone(),
+            let tool = match self.known(&name, raw) {
+                Some(tool) => tool,
+                None => Arc::new(Tool {
+                    digest: digest(raw)?,
+                    mirrors: Mirrors::of(raw),
+                    raw: raw.to_owned(),
+                    name: name.clone(),
+                }),
             };
             if self.tools.insert(name, tool).is_some() {
                 return Err(Error::DuplicateName);
@@ -130,9 +169,34 @@ impl Listing {
         self.next_cursor(&members)
     }
 
-    /// The tools by name.
-    pub fn finish(self) -> BTreeMap<String, Tool> {
-        self.tools
+    /// The whole list.
+    pub fn finish(self) -> Arc<Tools> {
+        let Self {
+            tools,
+            earlier,
+            pages,
+            page,
+            cursors: _,
+        } = self;
+        let page = page.filter(|_| pages == 1);
+        match earlier {
+            Some(earlier) if page.is_some() && earlier.page == page => earlier,
+            _ => Arc::new(Tools {
+                by_name: tools,
+                page,
+            }),
+        }
+    }
+
+    /// Whether this only page is the earlier list's.
+    fn repeats(&self, page: Sha256Hex) -> bool {
+        let earlier = self.earlier.as_ref();
+        earlier.is_some_and(|earlier| earlier.page == Some(page))
+    }
+
+    fn known(&self, name: &str, raw: &RawValue) -> Option<Arc<Tool>> {
+        let tool = self.earlier.as_ref()?.by_name.get(name)?;
+        (tool.raw.get() == raw.get()).then(|| Arc::clone(tool))
     }
 
     /// Refuses a cursor that came before: such a list never ends.

@@ -15,7 +15,7 @@ use hangar_store::Health;
 use hangar_wire::Admission;
 
 use super::register::{self, Offer};
-use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing, usable};
+use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing};
 use crate::http::rescue;
 use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
@@ -36,7 +36,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let approved = approve(call, name).await?;
     let tool = approved.tool().ok_or(Kind::UnknownTool)?;
     let digest = ToolDigest(tool.digest);
-    let headers = routing(Method::ToolsCall, Some(name), mirrored(call, &tool.raw)?);
+    let headers = routing(Method::ToolsCall, Some(name), mirrored(call, tool)?);
     let offer = offer(call).await;
     let message = match call.exchange(headers, outgoing(call, name, offer)).await {
         Ok(message) => message,
@@ -147,7 +147,11 @@ async fn judge(
     catalogue: &Catalogue,
     name: &str,
 ) -> Result<Option<Verdict>, WireError> {
-    let Some(tool) = catalogue.tools.get(name).filter(|tool| usable(tool)) else {
+    let Some(tool) = catalogue
+        .tools
+        .get(name)
+        .filter(|tool| tool.mirrors.is_ok())
+    else {
         return Ok(None);
     };
     let gateway = call.gateway;

@@ -213,9 +213,7 @@ impl Governor {
                 kept
             }
             (_, transaction) => {
-                let version = |entry: &Entry| entry.version;
-                let current = store.get(key).await?;
-                if current.as_ref().map(version) != before.map(version) {
+                if store.version(key).await? != before.map(|entry| entry.version) {
                     return Err(StoreError::Conflict);
                 }
                 if let Some(transaction) = transaction {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use hangar_relay::list::{self, Shown, prefixed};
 use hangar_relay::wire::WireError;
 
-use super::{Answer, Call, is_task_only, usable};
+use super::{Answer, Call, is_task_only};
 use crate::http::rescue;
 use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
@@ -39,8 +39,8 @@ pub async fn approved(call: &Call<'_>) -> Result<(Arc<Catalogue>, Vec<String>), 
         .map_err(|error| rescue::contract(&error))?;
     let candidates = catalogue
         .tools
-        .values()
-        .filter(|tool| call.allows(&tool.name) && usable(tool))
+        .iter()
+        .filter(|tool| call.allows(&tool.name) && tool.mirrors.is_ok())
         .filter(|tool| !is_task_only(call.upstream, tool));
     // Judged together: first sights then share their commits.
     let judged = candidates.map(async |tool| {

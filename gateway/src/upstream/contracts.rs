@@ -5,12 +5,11 @@
 //! Any number of callers share one fetch. A fetch runs detached: a caller that leaves does not end
 //! it for the others.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hangar_relay::contract::{Listing, Tool};
+use hangar_relay::contract::{Listing, Tools};
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::headers;
 use hangar_relay::method::Method;
@@ -32,7 +31,7 @@ pub struct Contracts {
 pub struct Catalogue {
     /// When the first request of the fetch was sent.
     pub began: Instant,
-    pub tools: BTreeMap<String, Tool>,
+    pub tools: Arc<Tools>,
 }
 
 /// Why no list could be had.
@@ -172,7 +171,8 @@ impl Error {
 
 async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
     let deadline = tokio::time::Instant::now() + FETCH_TIMEOUT;
-    let mut list = Listing::default();
+    let earlier = upstream.runtime.contracts.latest();
+    let mut list = Listing::after(earlier.map(|latest| Arc::clone(&latest.tools)));
     let id = rewrite::numeric_id(1);
     let mut cursor: Option<String> = None;
     let most = upstream.object.limits.max_response_bytes;

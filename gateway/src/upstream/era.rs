@@ -4,7 +4,8 @@
 //! a server error and a refused credential tell nothing of it and are no verdict.
 //! Caveats: a verdict lasts until an answer contradicts it or the upstream cannot be reached.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use hangar_relay::envelope::{self, Reply};
@@ -24,8 +25,15 @@ use crate::config::Upstream;
 #[derive(Debug, Default)]
 pub struct Eras {
     known: Mutex<Option<Era>>,
-    /// Held while it is asked, so that it is asked once.
-    asking: tokio::sync::Mutex<()>,
+    /// Held while it is asked, so that it is asked once; the last answer that told nothing.
+    asking: tokio::sync::Mutex<Option<Fruitless>>,
+}
+
+/// An upstream was asked, and it is not known now either.
+#[derive(Debug)]
+struct Fruitless {
+    ended: Instant,
+    why: Arc<Failure>,
 }
 
 /// What was learnt by asking.
@@ -117,10 +125,27 @@ async fn learn(exchange: &Exchange<'_>) -> Result<Learnt, Failure> {
     if let Some(era) = eras.known() {
         return Ok(Learnt::Era(era));
     }
-    let _turn = eras.asking.lock().await;
+    let arrived = Instant::now();
+    let mut last = eras.asking.lock().await;
     if let Some(era) = eras.known() {
         return Ok(Learnt::Era(era));
     }
+    // Whoever waited for an answer that told nothing takes it for its own.
+    if let Some(last) = last.as_ref().filter(|last| last.ended >= arrived) {
+        return Err(Failure::Before(Arc::clone(&last.why)));
+    }
+    find_out(exchange).await.map_err(|failure| {
+        let why = Arc::new(failure);
+        *last = Some(Fruitless {
+            ended: Instant::now(),
+            why: Arc::clone(&why),
+        });
+        Failure::Before(why)
+    })
+}
+
+async fn find_out(exchange: &Exchange<'_>) -> Result<Learnt, Failure> {
+    let eras = &exchange.upstream.runtime.eras;
     let discover = Method::Discover.as_str();
     let mut routing = exchange.headers.iter();
     if routing.any(|(name, value)| *name == headers::MCP_METHOD && value == discover) {
@@ -144,15 +169,12 @@ async fn learn(exchange: &Exchange<'_>) -> Result<Learnt, Failure> {
         meta: MetaOf::Gateway,
     };
     let asked = ask(exchange, own.discover().into(), &id).await;
-    match judge(&asked, &id).map_err(Failure::before)? {
+    match judge(&asked, &id)? {
         Some(era) => {
             eras.set(Some(era));
             Ok(Learnt::Era(era))
         }
-        None => Err(match asked {
-            Err(failure) => failure.before(),
-            Ok(_) => Failure::NoReply("no_era").before(),
-        }),
+        None => Err(asked.err().unwrap_or(Failure::NoReply("no_era"))),
     }
 }
 

@@ -94,7 +94,7 @@ pub enum Failure {
     Refused(i64),
     /// The request itself was not sent: what had to come before it failed.
     #[error(transparent)]
-    Before(Box<Failure>),
+    Before(Arc<Failure>),
 }
 
 /// Linux error numbers (errno.h).
@@ -184,7 +184,7 @@ impl Failure {
 
     /// The same, where it came before the request could be sent.
     pub(super) fn before(self) -> Self {
-        Self::Before(Box::new(self))
+        Self::Before(Arc::new(self))
     }
 }
 

@@ -36,13 +36,17 @@ async fn mk_server(app: Router) -> SocketAddr {
 }
 
 fn mk_active(url: &str) -> Arc<Active> {
+    mk_active_of(url, Protocol::V2026_07_28)
+}
+
+fn mk_active_of(url: &str, protocol: Protocol) -> Arc<Active> {
     let upstream = hangar_wire::Upstream {
         namespace: "tools".into(),
         name: "reports".into(),
         uid: "u-1".into(),
         generation: 1,
         url: url.into(),
-        protocol: Protocol::V2026_07_28,
+        protocol,
         admission: Admission::Open,
         tools: ToolRules {
             allow: vec!["*".into()],
@@ -216,6 +220,30 @@ async fn a_refused_connection_is_the_upstream_s_and_reached_nobody() {
     assert!(!failure.is_ours() && !failure.may_have_acted());
 }
 
+/// Asked one after another, the last of them would wait for all that came before.
+#[tokio::test]
+async fn callers_of_an_upstream_that_does_not_say_what_it_speaks_share_one_question() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let app = {
+        let asked = Arc::clone(&asked);
+        let refusal = async move || {
+            asked.fetch_add(1, Ordering::SeqCst);
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        Router::new().route("/mcp", post(refusal))
+    };
+    let address = mk_server(app).await;
+    let active = mk_active_of(&format!("http://{address}/mcp"), Protocol::Auto);
+    for round in 1..=2 {
+        // Polled in turn on one thread: all have come before the answer has.
+        let callers = (0..32).map(|_| ask(&active));
+        for outcome in futures::future::join_all(callers).await {
+            assert_eq!(outcome.unwrap_err().reason(), "http_status");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), round);
+    }
+}
+
 #[tokio::test]
 async fn many_callers_share_few_fetches_each_begun_after_what_it_vouches_for() {
     const CALLERS: usize = 200;
@@ -245,7 +273,7 @@ async fn many_callers_share_few_fetches_each_begun_after_what_it_vouches_for() {
                     .await
                     .unwrap();
                 assert!(list.began >= arrived, "an older list was served");
-                assert!(list.tools.contains_key("echo"));
+                assert!(list.tools.get("echo").is_some());
             })
         })
         .collect();

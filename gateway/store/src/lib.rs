@@ -44,6 +44,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// the ticker only.
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>>;
 
+    /// The version of that entry, which moves with every governed change; none: there is no entry.
+    fn version<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<u64>>;
+
     /// Durable when it answers; see [`Error`] for what did not happen.
     fn commit(&self, transaction: Transaction) -> Fut<'_, ()>;
 

@@ -140,6 +140,10 @@ impl Store for SqliteStore {
         Box::pin(ready(self.readers.get(key)))
     }
 
+    fn version<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<u64>> {
+        Box::pin(ready(self.readers.version(key)))
+    }
+
     fn commit(&self, transaction: Transaction) -> Fut<'_, ()> {
         self.send(|done| Request::Commit(Box::new(transaction), done))
     }

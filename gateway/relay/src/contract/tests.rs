@@ -1,5 +1,7 @@
 //! Lists of tools and digests.
 
+use std::sync::Arc;
+
 use super::*;
 
 fn raw(text: &str) -> Box<RawValue> {
@@ -8,6 +10,10 @@ fn raw(text: &str) -> Box<RawValue> {
 
 fn of(tool: &str) -> Sha256Hex {
     digest(&raw(tool)).unwrap()
+}
+
+fn names(tools: &Tools) -> Vec<&str> {
+    tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
 const TOOL: &str = r#"{"name":"crawl","title":"Crawl","description":"d","inputSchema":{"type":"object","properties":{"n":{"const":1}}},"outputSchema":{},"annotations":{"readOnlyHint":true},"icons":[{"src":"i"}]}"#;
@@ -83,9 +89,10 @@ fn pages_make_one_list() {
     let second = raw(r#"{"tools":[{"name":"a"}],"nextCursor":null,"ttlMs":9}"#);
     assert_eq!(listing.push(&second), Ok(None));
     let tools = listing.finish();
-    assert_eq!(tools.keys().collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!(tools["b"].raw.get(), r#"{"name":"b","x": 1.0}"#);
-    assert_eq!(tools["b"].digest, of(r#"{"name":"b","x":1}"#));
+    assert_eq!(names(&tools), ["a", "b"]);
+    let b = tools.get("b").unwrap();
+    assert_eq!(b.raw.get(), r#"{"name":"b","x": 1.0}"#);
+    assert_eq!(b.digest, of(r#"{"name":"b","x":1}"#));
 }
 
 #[test]
@@ -160,28 +167,57 @@ fn empty_pages_end() {
     assert_eq!(pages.len(), MAX_TOOLS);
 }
 
+fn list_after(earlier: Option<&Arc<Tools>>, pages: &[&str]) -> Arc<Tools> {
+    let mut listing = Listing::after(earlier.cloned());
+    for page in pages {
+        listing.push(&raw(page)).unwrap();
+    }
+    listing.finish()
+}
+
 #[test]
-fn digests_may_be_remembered() {
-    let mut listing = Listing::default();
-    let known = Sha256Hex::of(b"known");
-    let mut asked = Vec::new();
-    listing
-        .push_with(
-            &raw(r#"{"tools":[{"name":"a"},{"name":"b"}]}"#),
-            |name, raw| {
-                asked.push((name.to_owned(), raw.get().to_owned()));
-                Ok(known)
-            },
-        )
-        .unwrap();
-    assert_eq!(
-        asked,
-        [
-            ("a".to_owned(), r#"{"name":"a"}"#.to_owned()),
-            ("b".to_owned(), r#"{"name":"b"}"#.to_owned()),
-        ]
+fn a_list_that_is_as_it_was_is_the_same_list() {
+    let page = r#"{"tools":[{"name":"a"},{"name":"b"}]}"#;
+    let first = list_after(None, &[page]);
+    assert!(Arc::ptr_eq(&list_after(Some(&first), &[page]), &first));
+    // Anything else is read: also what only follows the tools.
+    for other in [
+        r#"{"tools":[{"name":"a"},{"name":"b"}] }"#,
+        r#"{"tools":[{"name":"a"},{"name":"b"}],"ttlMs":1}"#,
+        r#"{"tools":[{"name":"a"}]}"#,
+    ] {
+        let list = list_after(Some(&first), &[other]);
+        assert_eq!(list.iter().count(), other.matches("name").count());
+        assert!(!Arc::ptr_eq(&list, &first), "{other}");
+    }
+}
+
+/// The first page of a longer list is not the whole of one that ended there before, nor the reverse.
+#[test]
+fn a_page_stands_for_a_list_only_where_it_is_all_of_it() {
+    let (head, tail) = (
+        r#"{"tools":[{"name":"a"}],"nextCursor":"2"}"#,
+        r#"{"tools":[{"name":"b"}]}"#,
     );
-    assert!(listing.finish().values().all(|tool| tool.digest == known));
+    let both = list_after(None, &[head, tail]);
+    let again = list_after(Some(&both), &[head, r#"{"tools":[{"name":"c"}]}"#]);
+    assert_eq!(names(&again), ["a", "c"]);
+    let tail_alone = list_after(Some(&both), &[tail]);
+    assert_eq!(names(&tail_alone), ["b"]);
+}
+
+#[test]
+fn a_tool_is_known_by_its_bytes_alone() {
+    let first = list_after(None, &[r#"{"tools":[{"name":"a"},{"name":"b"}]}"#]);
+    let next = list_after(
+        Some(&first),
+        &[r#"{"tools":[{"name":"b","x":1},{"name":"a"}]}"#],
+    );
+    let digest = |list: &Arc<Tools>, name| list.get(name).unwrap().digest;
+    assert_eq!(digest(&next, "a"), digest(&first, "a"));
+    assert_ne!(digest(&next, "b"), digest(&first, "b"));
+    let fresh = list_after(None, &[r#"{"tools":[{"name":"b","x":1}]}"#]);
+    assert_eq!(digest(&next, "b"), digest(&fresh, "b"));
 }
 
 #[test]

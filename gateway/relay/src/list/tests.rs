@@ -1,11 +1,11 @@
 //! Lists of our own.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
-use crate::contract::Listing;
+use crate::contract::{Listing, Tools};
 
-fn mk(tools: &str) -> BTreeMap<String, Tool> {
+fn mk(tools: &str) -> Arc<Tools> {
     let page = RawValue::from_string(format!(r#"{{"tools":[{tools}]}}"#)).unwrap();
     let mut listing = Listing::default();
     listing.push(&page).unwrap();
@@ -20,7 +20,7 @@ fn members(raw: &RawValue) -> Members<'_> {
 fn tools_keep_their_bytes_but_for_the_name() {
     let odd = r#"{ "x":{"name":"inner"}, "name" : "cr\u0061wl" ,"n":1.00}"#;
     let tools_by_name = mk(&format!(r#"{odd},{{"name":"dig"}}"#));
-    let shown = tools_by_name.values().map(|tool| Shown {
+    let shown = tools_by_name.iter().map(|tool| Shown {
         tool,
         name: prefixed("reports", &tool.name),
     });
@@ -29,7 +29,7 @@ fn tools_keep_their_bytes_but_for_the_name() {
         members(&result).get("tools").unwrap().get(),
         r#"[{ "x":{"name":"inner"}, "name" : "reports__crawl" ,"n":1.00},{"name":"reports__dig"}]"#
     );
-    let shown = tools_by_name.values().map(|tool| Shown {
+    let shown = tools_by_name.iter().map(|tool| Shown {
         tool,
         name: prefixed("", &tool.name),
     });

@@ -64,6 +64,10 @@ impl Store for Racing {
         self.inner.get(key)
     }
 
+    fn version<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<u64>> {
+        self.inner.version(key)
+    }
+
     fn commit(&self, transaction: Transaction) -> Fut<'_, ()> {
         let first = self.first.lock().unwrap().take();
         Box::pin(async move {

@@ -33,6 +33,7 @@ pub(super) const BY_TENANT: &str = "select body from entry indexed by entry_owne
 pub(super) const BY_TASK: &str = "select upstream, principal from entry indexed by entry_owner
     where namespace = ?1 and tenant = ?2 and task = ?3";
 const BY_KEY: &str = "select body from entry where upstream = ?1 and task = ?2";
+const VERSION: &str = "select version from entry where upstream = ?1 and task = ?2";
 pub(super) const DUE: &str =
     "select upstream, task from entry where due_at <= ?1 order by due_at limit ?2";
 pub(super) const DUE_OF: &str = "select upstream, task from entry
@@ -122,6 +123,12 @@ impl Readers {
     pub(super) fn get(&self, key: &TaskKey) -> Result<Option<Entry>, Error> {
         let values = (&key.upstream.0, key.task.as_str());
         decode(self.with(|c| one(c, BY_KEY, values, |row| row.get(0)))?)
+    }
+
+    pub(super) fn version(&self, key: &TaskKey) -> Result<Option<u64>, Error> {
+        let values = (&key.upstream.0, key.task.as_str());
+        let version = self.with(|c| one(c, VERSION, values, |row| row.get(0)))?;
+        Ok(version.map(unsigned))
     }
 
     pub(super) fn due(

@@ -90,6 +90,8 @@ const QUEUE: usize = 4096;
 const BATCH: usize = 512;
 /// Most entries that wait to be written behind.
 const BEHIND: usize = 4096;
+/// Longest time that a write behind waits for a commit to go along with.
+const BEHIND_WAIT: Duration = Duration::from_millis(100);
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How often a running attempt is looked at.
@@ -178,7 +180,16 @@ impl Thread {
     fn next(&mut self) -> Option<Request> {
         loop {
             match &self.state {
-                State::Ready(_) => return self.queue.recv().ok(),
+                State::Ready(_) => {
+                    return match self.queue.recv().ok()? {
+                        // A hint waits a little: of several the last wins, and a commit takes it along.
+                        Request::Nudge => {
+                            let next = self.queue.recv_timeout(BEHIND_WAIT);
+                            Some(next.unwrap_or(Request::Nudge))
+                        }
+                        request => Some(request),
+                    };
+                }
                 State::Broken(outage) => {
                     let wait = match outage.attempt {
                         Some(_) => LOOK,
