@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hangar_ledger::{Status, TaskId, UpstreamUid};
+use hangar_ledger::{Status, TaskId};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
 use hangar_relay::headers;
@@ -58,8 +58,8 @@ pub struct Call<'a> {
     pub method: Method,
     /// Before names of tools and prompts on this endpoint; empty: their own names.
     pub prefix: &'a str,
-    /// All upstreams of this endpoint where there are several; empty: this one alone.
-    pub beside: &'a [UpstreamUid],
+    /// Whether this endpoint serves several upstreams.
+    pub has_several: bool,
     /// Where notifications before the reply go; none: they are passed over.
     pub notes: Option<&'a Notes<'a>>,
     pub body: &'a Bytes,
@@ -101,6 +101,8 @@ pub enum Outcome {
     Drift,
     Upstream,
     Limited,
+    /// The client left before it was answered.
+    Gone,
 }
 
 // === impl Call ===
@@ -219,6 +221,9 @@ impl<'a> Relayed<'a> {
 // === impl Answer ===
 
 impl Answer {
+    /// Nothing was refused.
+    pub const NO_REASON: &'static str = "ok";
+
     /// A result of ours.
     pub fn result(id: &RawValue, result: &RawValue) -> Self {
         Self::ok(wire::result(id, result).into())
@@ -286,7 +291,7 @@ impl Answer {
             body,
             retry_after: None,
             outcome: Outcome::Ok,
-            reason: "ok",
+            reason: Self::NO_REASON,
         }
     }
 }
@@ -303,6 +308,7 @@ impl Outcome {
             Self::Drift => "drift",
             Self::Upstream => "upstream",
             Self::Limited => "limited",
+            Self::Gone => "gone",
         }
     }
 }

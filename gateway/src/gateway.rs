@@ -11,12 +11,13 @@ use tokio_util::task::TaskTracker;
 use crate::args::Edge;
 use crate::config::Config;
 use crate::config::subscribe::Freshness;
+use crate::flow::merged::Owners;
 use crate::flow::register::Births;
 use crate::limit::held::Budget;
 use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 
-/// The parts behind the request path. No lock of it is held across I/O.
+/// The parts behind the request path.
 #[derive(Debug)]
 pub struct Gateway {
     pub config: Arc<Config>,
@@ -34,6 +35,7 @@ pub struct Gateway {
     /// Governance sections, which end even when their client is gone.
     pub sections: TaskTracker,
     pub births: Births,
+    pub owners: Owners,
     pub listeners: Listeners,
 }
 
@@ -65,6 +67,7 @@ impl Gateway {
             body_timeout: body_timeout.0,
             sections: TaskTracker::new(),
             births: Births::default(),
+            owners: Owners::default(),
             listeners,
         }
     }

@@ -8,3 +8,4 @@ pub mod probe;
 pub mod rescue;
 pub mod serve;
 mod stream;
+mod trail;

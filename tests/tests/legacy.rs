@@ -192,6 +192,9 @@ async fn initialize_is_answered_from_either_era_without_a_session() {
                 .unwrap();
             assert_eq!((accepted.status.as_u16(), accepted.body.len()), (202, 0));
         }
+        // What was taken without an answer was not refused.
+        let scrape = stack.gateway.scrape().await.unwrap();
+        assert!(scrape.sum("hangar_refused_requests_total", &[]) < 1.0);
     }
 }
 
@@ -339,7 +342,7 @@ async fn a_tool_that_is_a_task_only_is_neither_listed_nor_called() {
 }
 
 /// A gateway forwarded its client's session header to upstreams, which refused a session that they
-/// had never issued (BB-16). And one session for all would mix what owners do.
+/// had never issued (agentgateway/agentgateway#1985). And one session for all would mix what owners do.
 #[tokio::test]
 async fn sessions_are_the_owners_and_no_clients_header_crosses() {
     let (stack, legacy, alice) = start().await;

@@ -11,6 +11,7 @@ use hangar_tests::open::Open;
 use hangar_tests::scripted::{Feed, mk_tool};
 use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
 use hangar_tests::wait;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 const PATH: &str = "/mcp/default/reports";
@@ -242,6 +243,7 @@ async fn what_cannot_be_listened_to_is_refused_before_the_upstream_hears_of_it()
         .send(&listen(&json!({"toolsListChanged": true})))
         .await
         .unwrap();
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
     assert_eq!(reply.error_code().unwrap(), -32601);
     assert_eq!(reply.message().unwrap()["id"], "s1");
 }

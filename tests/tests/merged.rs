@@ -225,7 +225,7 @@ async fn the_empty_prefix_takes_what_no_other_does() {
     );
 }
 
-/// BB-20: with several targets one that was unreachable made the whole session fail.
+/// agentgateway/agentgateway#1266: with several targets one that was unreachable made the whole session fail.
 #[tokio::test]
 async fn an_upstream_that_is_down_or_hangs_never_hides_the_others() {
     let world = World::start().await;
@@ -448,6 +448,31 @@ async fn a_uri_is_read_where_resources_are() {
     assert_eq!(world.beta.count("server/discover"), before);
 }
 
+/// What one upstream does not list may be the other's, which is only down: it is not tried out on
+/// the wrong one.
+#[tokio::test]
+async fn a_uri_does_not_go_astray_while_its_upstream_is_down() {
+    let world = World::start().await;
+    let alice = world.client(ALICE);
+    world.announce(&json!({}), &json!({"resources": {}}));
+    world.alpha.script("server/discover", |_| Answer::hang_up());
+    let resources = json!({"resultType": "complete", "resources": [{"uri": "x://own"}]});
+    world.both("resources/list", &resources);
+    let templates = json!({"resultType": "complete", "resourceTemplates": []});
+    world.both("resources/templates/list", &templates);
+    let content = json!({"resultType": "complete", "contents": [], "cacheScope": "private"});
+    world.both("resources/read", &content);
+    assert_eq!(code(&alice, &read("x://hidden")).await, UNAVAILABLE);
+    assert_eq!(world.beta.count("resources/read"), 0);
+    alice
+        .send(&read("x://own"))
+        .await
+        .unwrap()
+        .result()
+        .unwrap();
+    assert_eq!(world.beta.count("resources/read"), 1);
+}
+
 #[tokio::test]
 async fn a_uri_of_several_is_read_where_it_is_listed_best() {
     let world = World::start().await;
@@ -487,6 +512,10 @@ async fn a_uri_of_several_is_read_where_it_is_listed_best() {
         let seen = upstream.seen_of("resources/read").pop().unwrap();
         assert_eq!(seen.params()["uri"], uri);
     }
+    // What was found is remembered: each further read is one request, at its upstream.
+    let before = world.seen();
+    alice.send(&read("x://a")).await.unwrap().result().unwrap();
+    assert_eq!(world.seen(), before + 1);
     let before = (
         world.alpha.count("resources/read"),
         world.beta.count("resources/read"),
@@ -567,7 +596,7 @@ async fn a_task_is_found_by_its_id() {
     assert_eq!(world.seen(), before);
 }
 
-/// BB-08: two upstreams that both count from `task-1`.
+/// modelcontextprotocol/python-sdk#3003: two upstreams that both count from `task-1`.
 #[tokio::test]
 async fn one_id_of_two_upstreams_is_given_out_once() {
     let world = World::start().await;
@@ -595,7 +624,7 @@ async fn one_id_of_two_upstreams_is_given_out_once() {
     assert_eq!(world.alpha.count("tasks/cancel"), 0);
 }
 
-/// BB-08: the principal with two equal ids reaches both, each at its own upstream's endpoint.
+/// The principal with two equal ids reaches both, each at its own upstream's endpoint.
 #[tokio::test]
 async fn equal_ids_are_each_reached_at_their_own_endpoint() {
     let world = World::start().await;

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 const UNAVAILABLE: i64 = -31001;
 const UPSTREAM_PROTOCOL: i64 = -31008;
+const REQUESTS: &str = "hangar_requests_total";
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 const DONE: &str =
@@ -251,6 +252,10 @@ async fn a_client_that_leaves_ends_the_upstream_s_work() {
     .await
     .unwrap();
     assert_eq!(stack.upstream.count("tasks/cancel"), 0);
+    // Who hung up is counted too: once each, as what it was.
+    let gone = [("method", "tools/call"), ("outcome", "gone")];
+    assert_eq!(stack.count(REQUESTS, &gone).await.unwrap(), 2);
+    assert_eq!(stack.count(REQUESTS, &[]).await.unwrap(), 3);
 }
 
 /// A task is in the ledger before its handle is the last event; the client's leave never ends it.
@@ -366,7 +371,7 @@ async fn a_stream_is_one_request_in_the_metrics() {
     }
     for outcome in ["ok", "rpc_error"] {
         let labels = [("method", "tools/call"), ("outcome", outcome)];
-        let count = stack.count("hangar_requests_total", &labels).await.unwrap();
+        let count = stack.count(REQUESTS, &labels).await.unwrap();
         assert_eq!(count, 1, "{outcome}");
     }
 }

@@ -47,9 +47,12 @@ pub const MAX_MERGED_CURSOR_BYTES: usize = 64 << 10;
 
 /// Whose a shown name is, by position of its prefix, and the upstream's own name. The longest
 /// prefix wins, and the empty one takes what no other does.
-pub fn route<'n>(prefixes: &[&str], shown: &'n str) -> Option<(usize, &'n str)> {
+pub fn route<'p, 'n>(
+    prefixes: impl IntoIterator<Item = &'p str>,
+    shown: &'n str,
+) -> Option<(usize, &'n str)> {
     let fitting = prefixes
-        .iter()
+        .into_iter()
         .enumerate()
         .filter_map(|(index, prefix)| Some((index, prefix.len(), unprefixed(prefix, shown)?)));
     fitting

@@ -60,6 +60,7 @@ pub struct Tenant {
     pub digest: ObjectDigest,
     pub reference: TenantRef,
     pub bucket: Arc<Bucket>,
+    /// In order of their names.
     pub grants: Vec<Arc<Grant>>,
 }
 
@@ -397,7 +398,7 @@ impl Tenant {
         digest: ObjectDigest,
         runtimes: &mut Runtimes,
     ) -> Result<Self, Refused> {
-        let grants = object
+        let mut grants = object
             .grants
             .iter()
             .map(|grant| {
@@ -407,7 +408,8 @@ impl Tenant {
                     object: grant.clone(),
                 }))
             })
-            .collect::<Result<_, Refused>>()?;
+            .collect::<Result<Vec<_>, Refused>>()?;
+        grants.sort_by(|one, other| one.object.name.cmp(&other.object.name));
         Ok(Self {
             digest,
             reference: TenantRef {

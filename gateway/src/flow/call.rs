@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hangar_ledger::ToolDigest;
+use hangar_ledger::{ToolDigest, UpstreamUid};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::Reply;
 use hangar_relay::list::unprefixed;
@@ -14,6 +14,7 @@ use hangar_relay::{TasksExtension, rewrite, task};
 use hangar_store::Health;
 use hangar_wire::Admission;
 
+use super::merged::Granted;
 use super::register::{self, Offer};
 use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing};
 use crate::http::rescue;
@@ -75,7 +76,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
                 digest,
                 snapshot,
                 offer,
-                beside: call.beside.to_vec(),
+                beside: beside(call),
                 message: Bytes::clone(&message),
             };
             register::run(call.section(), birth).await
@@ -88,6 +89,15 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
             }
             Err(Kind::UpstreamProtocol.into())
         }
+    }
+}
+
+/// All upstreams of the endpoint where there are several.
+fn beside(call: &Call<'_>) -> Vec<UpstreamUid> {
+    if call.has_several {
+        Granted::of(call.active, &call.caller.tenant).uids()
+    } else {
+        Vec::new()
     }
 }
 

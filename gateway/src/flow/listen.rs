@@ -90,11 +90,11 @@ pub async fn begin<'m>(merged: &'m Merged<'m>) -> Result<Begun<'m>, WireError> {
                 answered += 1;
                 legs.extend(leg);
             }
-            Err(Absent::Refused { error, .. }) if merged.is_alone() => {
+            Err(Absent::Refused { code, error }) if merged.is_alone() => {
                 let body = wire::rpc_error(Some(call.request.id), &error).into();
-                let outcome = Outcome::RpcError;
                 return Ok(Begun::Answered(Answer {
-                    outcome,
+                    status: wire::relayed_status(code),
+                    outcome: Outcome::RpcError,
                     ..Answer::ok(body)
                 }));
             }

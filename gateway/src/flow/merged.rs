@@ -5,6 +5,7 @@
 //! answer's `_meta`. A task is looked up in the store before any upstream hears of the request.
 
 mod lists;
+mod owners;
 mod resource;
 
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use std::time::Duration;
 use hangar_ledger::UpstreamUid;
 use hangar_relay::merge;
 use hangar_relay::method::Method;
-use hangar_relay::params::Reference;
+use hangar_relay::params::{Params, Reference};
 use hangar_relay::wire::{Kind, WireError};
 
 use super::{Answer, Call, access, listen};
 use crate::config::{Active, Grant, Tenant, Upstream};
+
+pub use owners::Owners;
 
 /// The upstreams of one tenant, in the order of their grants' names.
 #[derive(Debug)]
@@ -25,7 +28,26 @@ pub struct Granted<'a> {
     pub present: Vec<(&'a Arc<Grant>, &'a Arc<Upstream>)>,
     /// Names of grants whose upstream is not in force.
     pub absent: Vec<&'a str>,
-    pub uids: Vec<UpstreamUid>,
+}
+
+/// What leads a request to its upstream.
+#[derive(Clone, Copy, Debug)]
+pub enum Way<'p> {
+    /// The prefix of a name; without one that leads anywhere the error is this.
+    Name {
+        shown: &'p str,
+        unknown: Kind,
+    },
+    LookUp(LookUp<'p>),
+}
+
+/// What has to be looked for.
+#[derive(Clone, Copy, Debug)]
+pub enum LookUp<'p> {
+    Uri(&'p str),
+    Task,
+    /// All answer together.
+    All,
 }
 
 /// One request as each of several upstreams would be asked it.
@@ -45,27 +67,75 @@ pub enum Answerer<'m> {
 /// What one upstream may take of an answer that others wait for.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+// === impl Way ===
+
+impl<'p> Way<'p> {
+    pub fn of(method: Method, params: &'p Params<'_>) -> Result<Self, WireError> {
+        let named = |name: Option<&'p str>, unknown: Kind| match name {
+            Some(shown) => Ok(Self::Name { shown, unknown }),
+            None => Err(unknown.into()),
+        };
+        match method {
+            Method::Discover
+            | Method::ToolsList
+            | Method::PromptsList
+            | Method::ResourcesList
+            | Method::TemplatesList
+            // Refused alike by all.
+            | Method::Listen => Ok(Self::LookUp(LookUp::All)),
+            Method::ToolsCall => named(params.name.as_deref(), Kind::UnknownTool),
+            Method::PromptsGet => named(params.name.as_deref(), Kind::UnknownPrompt),
+            Method::ResourcesRead => {
+                let uri = params.uri.as_deref().unwrap_or_default();
+                Ok(Self::LookUp(LookUp::Uri(uri)))
+            }
+            Method::Complete => match &params.reference {
+                Some(Reference::Resource { uri }) => Ok(Self::LookUp(LookUp::Uri(uri))),
+                Some(Reference::Prompt { name, .. }) => named(Some(name), Kind::UnknownPrompt),
+                None => Err(Kind::UnknownPrompt.into()),
+            },
+            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
+                Ok(Self::LookUp(LookUp::Task))
+            }
+        }
+    }
+}
+
 // === impl Granted ===
 
 impl<'a> Granted<'a> {
     pub fn of(active: &'a Active, tenant: &'a Tenant) -> Self {
-        let mut grants: Vec<_> = tenant.grants.iter().collect();
-        grants.sort_by(|one, other| one.object.name.cmp(&other.object.name));
         let mut granted = Self {
-            present: Vec::with_capacity(grants.len()),
+            present: Vec::with_capacity(tenant.grants.len()),
             absent: Vec::new(),
-            uids: Vec::with_capacity(grants.len()),
         };
-        for grant in grants {
+        for grant in &tenant.grants {
             match active.upstream(grant) {
-                Some(upstream) => {
-                    granted.present.push((grant, upstream));
-                    granted.uids.push(upstream.uid.clone());
-                }
+                Some(upstream) => granted.present.push((grant, upstream)),
                 None => granted.absent.push(&grant.object.name),
             }
         }
         granted
+    }
+
+    /// The upstream that a shown name leads to.
+    pub fn named(
+        &self,
+        shown: &str,
+        unknown: Kind,
+    ) -> Result<(&'a Arc<Grant>, &'a Arc<Upstream>), WireError> {
+        if self.present.is_empty() {
+            return Err(WireError::unavailable(None));
+        }
+        let prefixes = self.present.iter().map(|(grant, _)| &*grant.object.prefix);
+        let (index, _) = merge::route(prefixes, shown).ok_or(unknown)?;
+        Ok(self.present[index])
+    }
+
+    /// The upstreams in force: one task id must lead to one task among them.
+    pub fn uids(&self) -> Vec<UpstreamUid> {
+        let present = self.present.iter();
+        present.map(|(_, upstream)| upstream.uid.clone()).collect()
     }
 }
 
@@ -92,35 +162,15 @@ impl<'a> Merged<'a> {
     }
 
     /// Finds out who answers.
-    pub async fn answerer(&self) -> Result<Answerer<'_>, WireError> {
+    pub async fn answerer(&self, look_up: LookUp<'_>) -> Result<Answerer<'_>, WireError> {
         // No upstream in force: there is nothing to tell what was asked by.
         let Some(call) = self.calls.first() else {
             return Err(WireError::unavailable(None));
         };
-        match call.method {
-            Method::Discover
-            | Method::ToolsList
-            | Method::PromptsList
-            | Method::ResourcesList
-            | Method::TemplatesList
-            // Refused alike by all.
-            | Method::Listen => Ok(Answerer::All),
-            Method::ToolsCall => self.by_prefix(call.params.name.as_deref(), Kind::UnknownTool),
-            Method::PromptsGet => self.by_prefix(call.params.name.as_deref(), Kind::UnknownPrompt),
-            Method::ResourcesRead => {
-                let uri = call.params.uri.as_deref().unwrap_or_default();
-                self.by_uri(uri).await
-            }
-            Method::Complete => match &call.params.reference {
-                Some(Reference::Resource { uri }) => self.by_uri(uri).await,
-                Some(Reference::Prompt { name, .. }) => {
-                    self.by_prefix(Some(name), Kind::UnknownPrompt)
-                }
-                None => Err(Kind::UnknownPrompt.into()),
-            },
-            Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
-                self.by_task(call).await
-            }
+        match look_up {
+            LookUp::Uri(uri) => self.by_uri(uri).await,
+            LookUp::Task => self.by_task(call).await,
+            LookUp::All => Ok(Answerer::All),
         }
     }
 
@@ -135,12 +185,6 @@ impl<'a> Merged<'a> {
             Method::Listen => Err(listen::no_stream()),
             _ => self.list(call).await,
         }
-    }
-
-    fn by_prefix(&self, shown: Option<&str>, unknown: Kind) -> Result<Answerer<'_>, WireError> {
-        let route = shown.and_then(|shown| merge::route(&self.prefixes(), shown));
-        let (index, _) = route.ok_or(unknown)?;
-        Ok(Answerer::One(&self.calls[index]))
     }
 
     async fn by_task(&self, call: &Call<'_>) -> Result<Answerer<'_>, WireError> {
@@ -172,6 +216,6 @@ impl<'a> Merged<'a> {
 
     /// Whether a shown name leads back to the upstream that it came from.
     fn is_own(prefixes: &[&str], index: usize, shown: &str) -> bool {
-        merge::route(prefixes, shown).is_some_and(|(at, _)| at == index)
+        merge::route(prefixes.iter().copied(), shown).is_some_and(|(at, _)| at == index)
     }
 }

@@ -12,7 +12,7 @@ use hangar_relay::method::{self, Method};
 use hangar_relay::wire::{self, Kind, WireError};
 use http::{HeaderMap, StatusCode};
 
-use super::mcp::Trail;
+use super::trail::Trail;
 use crate::flow::{Answer, Outcome};
 
 /// What kind of client sent a request, and so how it is answered.

@@ -20,27 +20,16 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
-use serde_json::value::RawValue;
 
 use super::legacy::{self, Taken};
 use super::pass::{Entered, Pass, Ride, Route, check};
 use super::stream;
+use super::trail::Trail;
 use crate::config::Active;
 use crate::config::active::Caller;
-use crate::flow::{Answer, Outcome};
+use crate::flow::Answer;
 use crate::gateway::Gateway;
 use crate::limit::held::Refused;
-
-/// What is known of a request while it climbs; metrics and the access log are made of it.
-#[derive(Debug)]
-pub struct Trail {
-    pub correlation: String,
-    pub tenant: String,
-    pub upstream: String,
-    pub method: &'static str,
-    /// Text of the request's id, once it could be read.
-    pub id: Option<Box<RawValue>>,
-}
 
 enum Climbed {
     Answered(Answer),
@@ -77,15 +66,7 @@ pub fn router(gateway: Arc<Gateway>) -> Router {
 }
 
 async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Response {
-    let started = Instant::now();
-    let inflight = Inflight::enter(&gateway);
-    let mut trail = Trail {
-        correlation: uuid::Uuid::now_v7().to_string(),
-        tenant: String::new(),
-        upstream: String::new(),
-        method: "none",
-        id: None,
-    };
+    let mut trail = Trail::begin(&gateway);
     let (head, mut body) = request.into_parts();
     let answer = match climb(&gateway, &route, &head, &mut body, &mut trail).await {
         Ok(Climbed::Answered(answer)) => answer,
@@ -96,16 +77,13 @@ async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Respon
                 headers: head.headers,
                 entered,
                 trail,
-                started,
-                inflight,
             };
             return stream::answer(ride).await;
         }
         Err(error) => Answer::refused(trail.id.as_deref(), &error),
     };
-    report(&gateway, &trail, &answer, started);
+    trail.tell(&answer);
     discard(body).await;
-    drop(inflight);
     respond(answer, &trail.correlation)
 }
 
@@ -245,62 +223,6 @@ async fn discard(mut body: Body) {
     let _ = tokio::time::timeout(LINGER, reading).await;
 }
 
-pub(super) fn report(gateway: &Gateway, trail: &Trail, answer: &Answer, started: Instant) {
-    let Trail {
-        correlation,
-        tenant,
-        upstream,
-        method,
-        id: _,
-    } = trail;
-    let elapsed = started.elapsed();
-    let outcome = answer.outcome.as_str();
-    gateway
-        .metrics
-        .requests
-        .with_label_values(&[tenant, upstream, *method, outcome])
-        .inc();
-    if answer.status != StatusCode::OK && !answer.reason.is_empty() {
-        let refused = &gateway.metrics.refused_requests;
-        refused.with_label_values(&[answer.reason]).inc();
-    }
-    gateway
-        .metrics
-        .request_seconds
-        .with_label_values(&[tenant])
-        .observe(elapsed.as_secs_f64());
-    let (status, reason) = (answer.status.as_u16(), answer.reason);
-    let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
-    match answer.outcome {
-        Outcome::Ok | Outcome::ToolError | Outcome::RpcError => {
-            tracing::info!(
-                correlation,
-                tenant,
-                upstream,
-                method,
-                outcome,
-                reason,
-                status,
-                micros,
-                "request"
-            );
-        }
-        Outcome::Denied | Outcome::Drift | Outcome::Upstream | Outcome::Limited => {
-            tracing::warn!(
-                correlation,
-                tenant,
-                upstream,
-                method,
-                outcome,
-                reason,
-                status,
-                micros,
-                "request"
-            );
-        }
-    }
-}
-
 pub(super) fn respond(answer: Answer, correlation: &str) -> Response {
     let Answer {
         status,
@@ -335,24 +257,6 @@ pub(super) fn respond(answer: Answer, correlation: &str) -> Response {
         _ => {}
     }
     response
-}
-
-/// Counts a request while it is answered, also when its client goes away.
-pub(super) struct Inflight(prometheus::IntGauge);
-
-// === impl Inflight ===
-
-impl Inflight {
-    fn enter(gateway: &Gateway) -> Self {
-        gateway.metrics.inflight.inc();
-        Self(gateway.metrics.inflight.clone())
-    }
-}
-
-impl Drop for Inflight {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 #[cfg(test)]

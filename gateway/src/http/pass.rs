@@ -2,10 +2,8 @@
 //! all of them, behind the endpoint.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
-use hangar_ledger::UpstreamUid;
 use hangar_relay::envelope::{self, Message};
 use hangar_relay::headers::{Routing, TaskName};
 use hangar_relay::method::{self, Method};
@@ -16,10 +14,10 @@ use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::legacy::Client;
-use super::mcp::{Inflight, Trail, report};
+use super::trail::Trail;
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
-use crate::flow::merged::{Answerer, Granted, Merged};
+use crate::flow::merged::{Answerer, Granted, Merged, Way};
 use crate::flow::{self, Answer, Call};
 use crate::gateway::Gateway;
 use crate::upstream::exchange::Notes;
@@ -30,6 +28,12 @@ pub(super) enum Route {
     Tenant,
     /// `/mcp/{namespace}/{upstream}`.
     Upstream { namespace: String, name: String },
+}
+
+/// What an endpoint is to one caller.
+pub(super) enum Endpoint<'a> {
+    One(&'a Arc<Grant>, &'a Arc<Upstream>),
+    Several(Granted<'a>),
 }
 
 /// What was taken in of an authenticated request.
@@ -66,8 +70,6 @@ pub(super) struct Ride {
     pub(super) headers: HeaderMap,
     pub(super) entered: Entered,
     pub(super) trail: Trail,
-    pub(super) started: Instant,
-    pub(super) inflight: Inflight,
 }
 
 // === impl Pass ===
@@ -78,50 +80,52 @@ impl Pass<'_> {
         checked: &Checked<'_>,
         trail: &mut Trail,
     ) -> Result<Answer, WireError> {
-        let Entered { active, caller, .. } = self.entered;
         let Trail {
             correlation,
             upstream: label,
             ..
-        } = trail;
-        let grants = &caller.tenant.grants;
-        let found = match self.route {
-            Route::Upstream { namespace, name } => grants.iter().find(|grant| {
-                &grant.object.upstream_namespace == namespace && &grant.object.upstream_name == name
-            }),
-            Route::Tenant => match grants.as_slice() {
-                [only] => Some(only),
-                [] => None,
-                [_, _, ..] => return self.answer_merged(checked, correlation, label).await,
+        } = &mut *trail;
+        let (grant, upstream) = match self.endpoint()? {
+            Endpoint::One(grant, upstream) => (grant, upstream),
+            Endpoint::Several(granted) => match Way::of(checked.method, &checked.params)? {
+                Way::Name { shown, unknown } => granted.named(shown, unknown)?,
+                Way::LookUp(look_up) => {
+                    let merged = Merged::new(&granted, |grant, upstream| {
+                        self.call(checked, correlation, grant, upstream)
+                    });
+                    return match merged.answerer(look_up).await? {
+                        Answerer::All => merged.answer().await,
+                        Answerer::One(call) => {
+                            label.clone_from(&call.grant.label);
+                            flow::answer(call).await
+                        }
+                    };
+                }
             },
         };
-        // An upstream that does not exist and one that is not granted are the same answer.
-        let (grant, upstream) = found
-            .and_then(|grant| Some((grant, active.upstream(grant)?)))
-            .ok_or(Kind::EndpointNotFound)?;
         label.clone_from(&grant.label);
-        let call = self.call(checked, correlation, grant, upstream, &[]);
+        let call = self.call(checked, correlation, grant, upstream);
         flow::answer(&call).await
     }
 
-    async fn answer_merged(
-        &self,
-        checked: &Checked<'_>,
-        correlation: &str,
-        label: &mut String,
-    ) -> Result<Answer, WireError> {
+    /// What is behind the endpoint for this caller. An upstream that does not exist and one that is
+    /// not granted are the same answer.
+    pub(super) fn endpoint(&self) -> Result<Endpoint<'_>, WireError> {
         let Entered { active, caller, .. } = self.entered;
-        let granted = Granted::of(active, &caller.tenant);
-        let merged = Merged::new(&granted, |grant, upstream| {
-            self.call(checked, correlation, grant, upstream, &granted.uids)
-        });
-        match merged.answerer().await? {
-            Answerer::All => merged.answer().await,
-            Answerer::One(call) => {
-                label.clone_from(&call.grant.label);
-                flow::answer(call).await
+        let grants = &caller.tenant.grants;
+        let found = match (self.route, grants.as_slice()) {
+            (Route::Upstream { namespace, name }, _) => grants.iter().find(|grant| {
+                &grant.object.upstream_namespace == namespace && &grant.object.upstream_name == name
+            }),
+            (Route::Tenant, [only]) => Some(only),
+            (Route::Tenant, []) => None,
+            (Route::Tenant, [_, _, ..]) => {
+                return Ok(Endpoint::Several(Granted::of(active, &caller.tenant)));
             }
-        }
+        };
+        let found = found.and_then(|grant| Some((grant, active.upstream(grant)?)));
+        let (grant, upstream) = found.ok_or(Kind::EndpointNotFound)?;
+        Ok(Endpoint::One(grant, upstream))
     }
 
     pub(super) fn call<'c>(
@@ -130,7 +134,6 @@ impl Pass<'_> {
         correlation: &'c str,
         grant: &'c Arc<Grant>,
         upstream: &'c Arc<Upstream>,
-        beside: &'c [UpstreamUid],
     ) -> Call<'c> {
         let Entered {
             active,
@@ -150,7 +153,10 @@ impl Pass<'_> {
                 Route::Tenant => &grant.object.prefix,
                 Route::Upstream { .. } => "",
             },
-            beside,
+            has_several: match self.route {
+                Route::Tenant => caller.tenant.grants.len() > 1,
+                Route::Upstream { .. } => false,
+            },
             notes: self.notes,
             body,
             headers: self.headers,
@@ -172,8 +178,6 @@ impl Ride {
             headers,
             entered,
             mut trail,
-            started,
-            inflight,
         } = self;
         let answer = match check(&entered, &headers, &mut trail) {
             Ok(Some(checked)) => {
@@ -189,7 +193,7 @@ impl Ride {
                     notes: Some(&notes),
                 };
                 if checked.method == Method::Listen {
-                    return pass.listen(&checked, &mut trail, started, inflight).await;
+                    return pass.listen(&checked, &mut trail).await;
                 }
                 pass.answer(&checked, &mut trail).await
             }
@@ -197,8 +201,7 @@ impl Ride {
             Err(error) => Err(error),
         };
         let answer = entered.client.finished(answer, &trail);
-        report(&gateway, &trail, &answer, started);
-        drop(inflight);
+        trail.tell(&answer);
         answer
     }
 }

@@ -25,11 +25,11 @@ fn a_name_is_its_prefix_s_and_else_the_empty_one_s() {
         ("dig", Some((0, "dig"))),
     ];
     for (shown, expected) in table {
-        assert_eq!(route(&with_bare, shown), expected, "{shown}");
+        assert_eq!(route(with_bare, shown), expected, "{shown}");
     }
-    assert_eq!(route(&["reports", "crawl"], "dig"), None);
-    assert_eq!(route(&["reports", "crawl"], "Reports__dig"), None);
-    assert_eq!(route(&[], "dig"), None);
+    assert_eq!(route(["reports", "crawl"], "dig"), None);
+    assert_eq!(route(["reports", "crawl"], "Reports__dig"), None);
+    assert_eq!(route([], "dig"), None);
 }
 
 /// The operator refuses a prefix with the separator in it; one that came all the same makes no
@@ -38,8 +38,8 @@ fn a_name_is_its_prefix_s_and_else_the_empty_one_s() {
 fn the_longest_prefix_wins() {
     for prefixes in [["a", "a__b"], ["a__b", "a"]] {
         let long = prefixes.iter().position(|it| *it == "a__b").unwrap();
-        assert_eq!(route(&prefixes, "a__b__c"), Some((long, "c")));
-        assert_eq!(route(&prefixes, "a__c"), Some((1 - long, "c")));
+        assert_eq!(route(prefixes, "a__b__c"), Some((long, "c")));
+        assert_eq!(route(prefixes, "a__c"), Some((1 - long, "c")));
     }
 }
 
@@ -53,7 +53,7 @@ proptest! {
         let prefixes: Vec<&str> = prefixes.iter().map(String::as_str).collect();
         let at = at.index(prefixes.len());
         let shown = prefixed(prefixes[at], &name);
-        prop_assert_eq!(route(&prefixes, &shown), Some((at, &*name)));
+        prop_assert_eq!(route(prefixes.iter().copied(), &shown), Some((at, &*name)));
     }
 
     #[test]
@@ -119,7 +119,7 @@ fn pages_are_joined_in_their_order() {
     let mut merging = Merging::new(Method::PromptsList);
     for (index, result) in [&first, &second, &third].into_iter().enumerate() {
         let page = Page::read(Method::PromptsList, result).unwrap();
-        let is_own = |shown: &str| route(&prefixes, shown).is_some_and(|(at, _)| at == index);
+        let is_own = |shown: &str| route(prefixes, shown).is_some_and(|(at, _)| at == index);
         let grant = ["one", "two", "three"][index];
         merging.push(grant, prefixes[index], &page, is_own).unwrap();
     }

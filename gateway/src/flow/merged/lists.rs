@@ -16,8 +16,8 @@ use crate::flow::{Answer, Call, Relayed, discover, routing};
 use crate::http::rescue;
 
 /// What is missing in an answer, and why the first of it is.
-#[derive(Default)]
 struct Missing<'a> {
+    correlation: &'a str,
     names: Vec<&'a str>,
     first: Option<WireError>,
 }
@@ -31,7 +31,7 @@ impl Merged<'_> {
             .iter()
             .map(|call| ask(call, Bytes::clone(call.body)));
         let replies = join_all(asked).await;
-        let mut missing = self.missing();
+        let mut missing = self.missing(call);
         let mut said = Vec::with_capacity(self.calls.len());
         for (call, reply) in self.calls.iter().zip(&replies) {
             let name = call.grant.object.name.as_str();
@@ -62,7 +62,7 @@ impl Merged<'_> {
         });
         let lists = join_all(asked).await;
         let prefixes = self.prefixes();
-        let mut missing = self.missing();
+        let mut missing = self.missing(call);
         let mut answered = 0;
         let mut all = Vec::new();
         for (index, (call, list)) in self.calls.iter().zip(&lists).enumerate() {
@@ -99,8 +99,11 @@ impl Merged<'_> {
         let asked = asked.map(async |(index, call, body)| (index, call, ask(call, body).await));
         let prefixes = self.prefixes();
         let mut missing = match &cursor {
-            None => self.missing(),
-            Some(_) => Missing::default(),
+            None => self.missing(call),
+            Some(_) => Missing {
+                names: Vec::new(),
+                ..self.missing(call)
+            },
         };
         let mut merging = Merging::new(call.method);
         let (mut answered, mut silent) = (0, 0);
@@ -143,8 +146,9 @@ impl Merged<'_> {
         }
     }
 
-    fn missing(&self) -> Missing<'_> {
+    fn missing<'c>(&'c self, call: &Call<'c>) -> Missing<'c> {
         Missing {
+            correlation: call.correlation,
             names: self.absent.to_vec(),
             first: None,
         }
@@ -156,6 +160,7 @@ impl Merged<'_> {
 impl<'a> Missing<'a> {
     fn add(&mut self, name: &'a str, error: WireError) {
         tracing::info!(
+            correlation = self.correlation,
             grant = name,
             reason = error.reason,
             "missing in a merged answer"

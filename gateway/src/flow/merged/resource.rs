@@ -26,6 +26,9 @@ const MAX_PAGES: usize = 16;
 impl Merged<'_> {
     /// Caveats: an upstream that cannot be asked is not waited for where another one fits.
     pub(super) async fn by_uri(&self, uri: &str) -> Result<Answerer<'_>, WireError> {
+        if let Some(index) = self.remembered(uri) {
+            return Ok(Answerer::One(&self.calls[index]));
+        }
         let led_away = |call: &Call<'_>| {
             let remembered = &call.upstream.runtime.resources;
             remembered.within(REMEMBERED) == Some(false)
@@ -37,9 +40,21 @@ impl Merged<'_> {
             found = self.look(&[uri], Duration::ZERO).await.remove(0);
         }
         match found? {
-            Some(index) => Ok(Answerer::One(&self.calls[index])),
+            Some(index) => {
+                let call = &self.calls[index];
+                let owners = &call.gateway.owners;
+                owners.set(call.caller, uri, &call.upstream.uid);
+                Ok(Answerer::One(call))
+            }
             None => Err(WireError::resource_not_found(uri)),
         }
+    }
+
+    fn remembered(&self, uri: &str) -> Option<usize> {
+        let call = self.calls.first()?;
+        let upstream = call.gateway.owners.of(call.caller, uri)?;
+        let mut calls = self.calls.iter();
+        calls.position(|call| call.upstream.uid == upstream)
     }
 
     /// Whose each of these URIs is; none where it is nobody's, or cannot be told.
@@ -70,7 +85,8 @@ impl Merged<'_> {
                 Err(error) => missing = Some(error),
             }
         }
-        if let [only] = candidates.as_slice() {
+        // What one of two upstreams does not say may be that it is the other's.
+        if let ([only], None) = (candidates.as_slice(), &missing) {
             return uris.iter().map(|_| Ok(Some(*only))).collect();
         }
         let fits = candidates.iter().map(async |index| {
