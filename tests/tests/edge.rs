@@ -5,10 +5,12 @@
 
 use hangar_tests::envelope::Envelope;
 use hangar_tests::gateway::{Gateway, Setup};
+use hangar_tests::manifests::Manifest;
 use hangar_tests::raw::{Raw, head, request};
 use hangar_tests::scripted::{Answer, Gate};
 use hangar_tests::stack::{ALICE, BOB, Stack};
 use hangar_tests::wait;
+use http::StatusCode;
 use serde_json::{Value, json};
 
 const REFUSED: &str = "hangar_refused_requests_total";
@@ -422,6 +424,35 @@ async fn a_half_closed_client_leaves_nothing_behind() {
     edge.gauge(HELD, 0).await;
     gate.open();
     edge.serves().await;
+}
+
+/// A body may take its time; what was allowed when its headers came is judged again when it is there.
+#[tokio::test]
+async fn a_key_that_was_taken_away_meanwhile_opens_nothing() {
+    let edge = Edge::start(&[]).await;
+    edge.serves().await;
+    let before = edge.stack.upstream.count("tools/call");
+    let request = good();
+    let (first, rest) = request.split_at(request.len() - 1);
+    let mut raw = edge.connect().await;
+    raw.say(first).await.unwrap();
+    edge.gauge("hangar_inflight_requests", 1).await;
+    let other = json!("another-key-0123456789");
+    let rewritten = |object: Manifest| match object.value()["metadata"]["name"].as_str() {
+        Some("acme-keys") => object.set("/stringData/alice", other.clone()),
+        _ => object,
+    };
+    edge.stack.rewrite(rewritten).unwrap();
+    let alice = edge.gateway.client().with_key(ALICE);
+    wait::eventually("the key is refused", async || {
+        let reply = alice.discover().await?;
+        wait::same(&reply.status, &StatusCode::UNAUTHORIZED)
+    })
+    .await
+    .unwrap();
+    raw.say(rest).await.unwrap();
+    assert_eq!(raw.answer().await.unwrap().status, 401);
+    assert_eq!(edge.stack.upstream.count("tools/call"), before);
 }
 
 #[tokio::test]

@@ -98,14 +98,21 @@ async fn climb(
         return Ok(Climbed::Answered(Answer::method_not_allowed()));
     }
     check_origin(&head.headers)?;
-    let active = gateway.config.load().ok_or(Kind::NotReady)?;
-    let caller = authenticate(&active, &head.headers)?;
+    let mut active = gateway.config.load().ok_or(Kind::NotReady)?;
+    let mut caller = authenticate(&active, &head.headers)?;
     trail.tenant.clone_from(&caller.tenant.object.tenant);
     if let Err(wait) = caller.tenant.bucket.take(Instant::now()) {
         let seconds = Some(wait.as_secs() + 1);
         return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
     let body = read_body(gateway, &head.headers, body).await?;
+    // A body takes its time: what was allowed when it began may be forbidden by now.
+    let in_force = gateway.config.load().ok_or(Kind::NotReady)?;
+    if !Arc::ptr_eq(&in_force, &active) {
+        caller = authenticate(&in_force, &head.headers)?;
+        trail.tenant.clone_from(&caller.tenant.object.tenant);
+        active = in_force;
+    }
     let (client, body) = match legacy::take(body, &head.headers, trail)? {
         Taken::On(client, body) => (client, body),
         Taken::Answered(answer) => return Ok(Climbed::Answered(answer)),
@@ -140,13 +147,13 @@ async fn climb(
 fn check_origin(headers: &HeaderMap) -> Result<(), WireError> {
     let is_ours = |origin: &HeaderValue| {
         let origin = origin.to_str().ok();
-        let authority = origin.and_then(|origin| origin.split_once("://"));
-        authority.is_some_and(|(_, authority)| {
+        let parts = origin.and_then(|origin| origin.split_once("://"));
+        parts.is_some_and(|(scheme, authority)| {
             let host = match authority.rsplit_once(':') {
                 Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
                 _ => authority,
             };
-            LOOPBACK_HOSTS.contains(&host)
+            ["http", "https"].contains(&scheme) && LOOPBACK_HOSTS.contains(&host)
         })
     };
     if headers.get_all(header::ORIGIN).iter().all(is_ours) {

@@ -34,6 +34,7 @@ fn only_pages_of_this_machine_may_call() {
         "http://localhost.evil.example.com",
         "http://evil.example.com:80",
         "http://127.0.0.1.evil.example.com",
+        "evil://localhost",
         "localhost",
         "",
     ] {
