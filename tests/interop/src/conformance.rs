@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hangar_tests::process::Program;
 use hangar_tests::{node, python};
 use serde::Deserialize;
 
@@ -54,7 +55,7 @@ const TIMESTAMP: usize = 25;
 /// Runs both.
 pub async fn run() -> Result<Runs> {
     let folder = tempfile::tempdir()?;
-    let program = python::program("conformance.py", folder.path())?;
+    let program = server(folder.path())?;
     let server = Server::start(&program).await?;
     let direct = judge(server.url(), "direct", folder.path()).await?;
     // A server of its own: nothing of the first run is left in it.
@@ -64,8 +65,13 @@ pub async fn run() -> Result<Runs> {
     Ok(Runs { direct, through })
 }
 
+/// The server that it judges.
+pub(crate) fn server(folder: &Path) -> Result<Program> {
+    python::program("conformance.py", folder)
+}
+
 /// The suite fails as a command when one check does; only the verdicts count here.
-async fn judge(url: &str, name: &str, folder: &Path) -> Result<Verdicts> {
+pub(crate) async fn judge(url: &str, name: &str, folder: &Path) -> Result<Verdicts> {
     let verdicts = folder.join(name);
     let output = verdicts.to_string_lossy().into_owned();
     let mut process = node::conformance(&format!("conformance-{name}"), folder)?

@@ -77,7 +77,11 @@ pub async fn run() -> Result<Runs> {
 }
 
 /// The steps that came to something else than they should.
-async fn take_steps(sdk: Sdk, url: &str, folder: &Path) -> Result<BTreeMap<&'static str, String>> {
+pub(crate) async fn take_steps(
+    sdk: Sdk,
+    url: &str,
+    folder: &Path,
+) -> Result<BTreeMap<&'static str, String>> {
     let mut client = sdk.client(folder)?.args([url, KEY]).start()?;
     // A client that hangs has said what it came to until then.
     if client.end(CLIENT_BOUND).await.is_err() {
@@ -122,7 +126,7 @@ fn expected(step: &str) -> Value {
 impl Sdk {
     pub const ALL: [Self; 4] = [Self::Python, Self::TypeScript, Self::FastMcp, Self::Rust];
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Python => "python",
             Self::TypeScript => "typescript",
@@ -131,7 +135,7 @@ impl Sdk {
         }
     }
 
-    fn server(self, folder: &Path) -> Result<Program> {
+    pub(crate) fn server(self, folder: &Path) -> Result<Program> {
         match self {
             Self::Python => python::program("cross_server.py", folder),
             Self::TypeScript => node::program("server.mjs", folder),

@@ -60,7 +60,7 @@ impl Allowed {
     }
 }
 
-fn parse(line: &str) -> Result<(Difference, String)> {
+pub(crate) fn parse(line: &str) -> Result<(Difference, String)> {
     let mut parts = line.splitn(3, ": ");
     let (Some(subject), Some(change), Some(reason)) = (parts.next(), parts.next(), parts.next())
     else {

@@ -5,9 +5,14 @@
 //! nothing changes. `tests/README.md` holds the tables; `cargo interop` writes them.
 
 pub mod conformance;
+pub mod corpus;
 pub mod cross;
 pub mod differences;
+pub mod json;
 pub mod peer;
 pub mod readme;
+pub mod record;
+pub mod replay;
+pub mod rules;
 pub mod run;
 pub mod stage;

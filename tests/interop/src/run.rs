@@ -4,12 +4,21 @@ use anyhow::Result;
 use hangar_tests::binaries;
 
 use crate::differences::Allowed;
-use crate::{conformance, cross, readme};
+use crate::{conformance, cross, readme, record};
 
 /// Runs the conformance suite and the peers of every SDK, directly and through the gateway, and
 /// writes the tables of tests/README.md. Whether what they show may be is for the tests to say.
 #[derive(Debug, clap::Parser)]
-pub struct Args {}
+pub struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Records the exchanges of every SDK and of the conformance suite anew, into tests/interop/corpus.
+    Record,
+}
 
 /// Names of the parts of `tests/README.md`.
 pub const CONFORMANCE: &str = "conformance";
@@ -24,8 +33,11 @@ pub const UNSUPPORTED: &str = include_str!("../cross.txt");
 
 const PACKAGES: [&str; 3] = ["hangar-gateway", "hangar-operator", "hangar-rust-peer"];
 
-pub async fn run(Args {}: Args) -> Result<()> {
+pub async fn run(Args { command }: Args) -> Result<()> {
     binaries::build(&PACKAGES)?;
+    if let Some(Command::Record) = command {
+        return record::run().await;
+    }
     let runs = conformance::run().await?;
     readme::write(CONFORMANCE, &runs.table())?;
     readme::write(ALLOWED, &Allowed::parse(DIFFERENCES)?.table())?;
