@@ -14,7 +14,7 @@ use crate::config::subscribe::Freshness;
 use crate::flow::merged::Owners;
 use crate::flow::register::Births;
 use crate::limit::held::Budget;
-use crate::listeners::Listeners;
+use crate::listeners::{Listeners, Times};
 use crate::metrics::Metrics;
 
 /// The parts behind the request path.
@@ -50,12 +50,18 @@ impl Gateway {
         class: String,
         edge: &Edge,
     ) -> Self {
-        let listeners = Listeners::new(metrics.listeners.clone());
         let Edge {
             max_body,
             body_timeout,
+            stall_timeout,
+            listen_timeout,
             ..
         } = edge;
+        let times = Times {
+            life: listen_timeout.0,
+            stall: stall_timeout.0,
+        };
+        let listeners = Listeners::new(metrics.listeners.clone(), times);
         Self {
             held: Arc::clone(config.budget()),
             config,

@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use prometheus::IntGauge;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The streams of `subscriptions/listen` of this process.
@@ -15,6 +17,16 @@ pub struct Listeners {
     taken: Mutex<Taken>,
     open: IntGauge,
     stop: CancellationToken,
+    times: Times,
+}
+
+/// How long streams last.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// A stream ends by itself after that, and its client begins another.
+    pub life: Duration,
+    /// How long a client may take nothing while there is something for it.
+    pub stall: Duration,
 }
 
 /// One place taken; freed on drop.
@@ -37,11 +49,12 @@ pub const PER_POD: usize = 1024;
 
 impl Listeners {
     /// `open` shows how many there are.
-    pub fn new(open: IntGauge) -> Self {
+    pub fn new(open: IntGauge, times: Times) -> Self {
         Self {
             taken: Mutex::default(),
             open,
             stop: CancellationToken::new(),
+            times,
         }
     }
 
@@ -70,9 +83,27 @@ impl Listeners {
         self.stop.cancel();
     }
 
+    /// Whether the process is about to end.
+    pub fn is_closed(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Returns once they are closed.
     pub async fn closed(&self) {
         self.stop.cancelled().await;
+    }
+
+    /// Returns once a stream that begins now is old.
+    pub async fn grown_old(&self) {
+        tokio::time::sleep(self.times.life).await;
+    }
+
+    /// Hands a message to a client; false where it is gone or takes nothing.
+    pub async fn tell(&self, to: &mpsc::Sender<String>, message: String) -> bool {
+        matches!(
+            tokio::time::timeout(self.times.stall, to.send(message)).await,
+            Ok(Ok(()))
+        )
     }
 
     fn lock(&self) -> MutexGuard<'_, Taken> {

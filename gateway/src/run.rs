@@ -27,9 +27,6 @@ use crate::http::serve::bounds::Bounds;
 use crate::http::{mcp, probe, serve};
 use crate::metrics::Metrics;
 
-/// Longest time that requests in flight have to end after SIGTERM.
-const DRAIN: Duration = Duration::from_secs(20);
-
 pub(crate) fn run(args: Run) -> ExitCode {
     tracing_subscriber::registry()
         .with(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
@@ -124,7 +121,7 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     let ended = watch(terminated(), &mut serving, &mut background).await;
     say_why(&ended);
     stop.cancel();
-    drain(&gateway, serving).await;
+    drain(&gateway, serving, edge.drain_timeout.0).await;
     probes_stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), all_ended(background)).await;
     ended
@@ -162,16 +159,16 @@ async fn watch(
     anyhow::bail!("{part} ended early")
 }
 
-/// Lets requests and governance sections in flight end, but not for ever.
-async fn drain(gateway: &Gateway, serving: JoinSet<()>) {
+/// Lets requests and governance sections in flight end, but not for ever; new requests are refused.
+async fn drain(gateway: &Gateway, serving: JoinSet<()>, most: Duration) {
     gateway.listeners.close();
-    let drained = tokio::time::timeout(DRAIN, async {
+    let drained = tokio::time::timeout(most, async {
         all_ended(serving).await;
         gateway.sections.close();
         gateway.sections.wait().await;
     });
     if drained.await.is_err() {
-        let seconds = DRAIN.as_secs();
+        let seconds = most.as_secs();
         tracing::warn!(seconds, "requests in flight did not end in time");
     }
 }

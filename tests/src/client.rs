@@ -43,6 +43,15 @@ impl Client {
         }
     }
 
+    /// The same, over HTTP/2 from the first byte on.
+    pub fn over_http2(url: &str) -> Self {
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        Self {
+            http: builder.http2_only(true).build_http(),
+            ..Self::new(url)
+        }
+    }
+
     /// The same endpoint with this API key; the connection pool is shared.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {

@@ -26,6 +26,7 @@ pub mod sse;
 pub mod stack;
 pub mod teller;
 pub mod tmpfs;
+pub mod usage;
 pub mod wait;
 pub mod watchdog;
 

@@ -134,6 +134,18 @@ impl Raw {
 
     /// The next HTTP/1.1 answer.
     pub async fn answer(&mut self) -> Result<Said> {
+        let mut said = self.answer_to_head().await?;
+        let length = said.length()?.unwrap_or(0);
+        while self.got.len() < length {
+            self.more().await?;
+        }
+        let body: Vec<u8> = self.got.drain(..length).collect();
+        said.body = String::from_utf8(body)?;
+        Ok(said)
+    }
+
+    /// The next HTTP/1.1 answer, to a request whose answer has no body.
+    pub async fn answer_to_head(&mut self) -> Result<Said> {
         let end = loop {
             if let Some(at) = self.got.windows(4).position(|four| four == b"\r\n\r\n") {
                 break at + 4;
@@ -143,18 +155,10 @@ impl Raw {
         let head: Vec<u8> = self.got.drain(..end).collect();
         let head = String::from_utf8(head)?.to_ascii_lowercase();
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
-        let length: usize = match head.split_once("content-length: ") {
-            Some((_, rest)) => rest.lines().next().unwrap_or_default().parse()?,
-            None => 0,
-        };
-        while self.got.len() < length {
-            self.more().await?;
-        }
-        let body: Vec<u8> = self.got.drain(..length).collect();
         Ok(Said {
             status,
             head,
-            body: String::from_utf8(body)?,
+            body: String::new(),
         })
     }
 
@@ -217,6 +221,21 @@ impl Raw {
 // === impl Said ===
 
 impl Said {
+    /// The value of the only header of this name; an error where there are several.
+    pub fn header(&self, name: &str) -> Result<Option<&str>> {
+        let prefix = format!("{name}: ");
+        let mut values = self.head.lines().filter_map(|l| l.strip_prefix(&prefix));
+        let first = values.next();
+        ensure!(values.next().is_none(), "several {name}: {}", self.head);
+        Ok(first)
+    }
+
+    /// The length that the head states.
+    pub fn length(&self) -> Result<Option<usize>> {
+        let length = self.header("content-length")?;
+        Ok(length.map(str::parse).transpose()?)
+    }
+
     /// `error.code` and `error.data.reason`.
     pub fn error(&self) -> Result<(i64, String)> {
         let message: Value = serde_json::from_str(&self.body)

@@ -64,6 +64,17 @@ impl Stack {
         self.gateway.client_of("default", "reports").with_key(key)
     }
 
+    /// A further gateway of this world, with a ledger and flags of its own.
+    pub async fn another(&self, more: &[&str]) -> Result<Gateway> {
+        let setup = Setup {
+            state: self.folder().join("another"),
+            ..self.setup()
+        };
+        let gateway = Gateway::start(&setup, more).await?;
+        gateway.ready().await?;
+        Ok(gateway)
+    }
+
     /// The watched folder; its file `world.yaml` holds everything.
     pub fn manifests(&self) -> PathBuf {
         self.folder.path().join("manifests")

@@ -11,7 +11,7 @@ use hangar_tests::raw::{
 };
 use hangar_tests::scripted::{Answer, Gate};
 use hangar_tests::stack::{ALICE, BOB, Stack};
-use hangar_tests::wait;
+use hangar_tests::{usage, wait};
 use serde_json::json;
 
 const CONNECTIONS: &str = "hangar_connections";
@@ -254,14 +254,6 @@ async fn connections_by_the_thousand_disturb_nobody() {
     serves(&stack).await;
 }
 
-/// Peak of the resident memory in bytes.
-fn peak(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
-    kilobytes.parse::<u64>().unwrap() * 1024
-}
-
 /// The bodies of all clients are held at once, complete, while their upstream keeps them waiting.
 #[tokio::test]
 async fn memory_is_the_bodies_and_little_more() {
@@ -284,8 +276,7 @@ async fn memory_is_the_bodies_and_little_more() {
     let call = Envelope::call("echo", json!({"text": text}));
     let bytes = raw::request(&call, ALICE, "", &call.body());
     let pid = gateway.process().pid();
-    // Where this is not permitted the peak since the start is as good.
-    let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+    usage::forget_peak(pid);
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         let mut raw = Raw::connect(gateway.mcp_address()).await.unwrap();
@@ -298,12 +289,12 @@ async fn memory_is_the_bodies_and_little_more() {
     let scrape = gateway.scrape().await.unwrap();
     let held = scrape.count(HELD, &[]).unwrap();
     assert!(held > bodies - MIB && held <= bodies, "{held} bytes held");
-    let waiting = peak(pid);
+    let waiting = usage::peak(pid).unwrap();
     gate.open();
     for raw in &mut clients {
         assert_eq!(raw.answer().await.unwrap().status, 200);
     }
-    let (peak, most) = (peak(pid), bodies + 32 * MIB);
+    let (peak, most) = (usage::peak(pid).unwrap(), bodies + 32 * MIB);
     assert!(
         peak < most,
         "{} MiB of {}, {} while it waited",

@@ -193,49 +193,6 @@ async fn methods_that_were_removed_or_are_not_built_are_unknown() {
     assert_eq!(stack.upstream.seen().len(), seen);
 }
 
-/// Two readers must never take one body for two requests.
-#[tokio::test]
-async fn duplicate_keys_are_refused_at_every_inspected_level() {
-    let (stack, alice) = start().await;
-    let meta = format!(r#""{VERSION}":"2026-07-28","{CAPABILITIES}":{{"extensions":{{}}}}"#);
-    let params = format!(r#""name":"echo","arguments":{{}},"_meta":{{{meta}}}"#);
-    let whole = |params: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params}}}}}"#)
-    };
-    let good = whole(&params);
-    let call = Envelope::call("echo", json!({}));
-    let send = async |body: String| alice.post(&headers(&call), body.into()).await.unwrap();
-    send(good.clone()).await.result().unwrap();
-    let escaped = r#""na\u006de":"slow","#;
-    for (body, code) in [
-        (good.replacen(r#""id":1"#, r#""id":1,"id":2"#, 1), -32600),
-        (
-            good.replacen(r#""method""#, r#""method":"x","method""#, 1),
-            -32600,
-        ),
-        (whole(&format!(r#""name":"slow",{params}"#)), -32602),
-        (whole(&format!("{escaped}{params}")), -32602),
-        (
-            good.replacen(r#""_meta":{"#, &format!(r#""_meta":{{"{VERSION}":"x","#), 1),
-            -32602,
-        ),
-        (
-            good.replacen(r#":{"extensions""#, r#":{"extensions":{},"extensions""#, 1),
-            -32602,
-        ),
-    ] {
-        assert_ne!(body, good);
-        assert_eq!(outcome(&send(body.clone()).await), (400, code), "{body}");
-    }
-    // Arguments are the tool's business, and pass as they came.
-    let arguments = r#""arguments":{"text":"a","text":"b"}"#;
-    let body = good.replacen(r#""arguments":{}"#, arguments, 1);
-    send(body).await.result().unwrap();
-    let seen = stack.upstream.seen_of("tools/call");
-    assert_eq!(seen.len(), 2);
-    assert!(seen[1].contains(arguments));
-}
-
 #[tokio::test]
 async fn depth_size_and_batches_have_a_bound() {
     let (stack, alice) = start().await;

@@ -342,7 +342,7 @@ async fn a_tool_that_is_a_task_only_is_neither_listed_nor_called() {
 }
 
 /// A gateway forwarded its client's session header to upstreams, which refused a session that they
-/// had never issued (agentgateway/agentgateway#1985). And one session for all would mix what owners do.
+/// had never issued. And one session for all would mix what owners do.
 #[tokio::test]
 async fn sessions_are_the_owners_and_no_clients_header_crosses() {
     let (stack, legacy, alice) = start().await;
@@ -533,6 +533,29 @@ async fn a_question_is_refused_to_the_upstream_and_its_answer_goes_on() {
         (&told[1]["id"], &told[1]["result"]),
         (&json!(5), &json!({}))
     );
+}
+
+/// One that asks without end would hold its call, and be answered, for as long as it likes.
+#[tokio::test]
+async fn an_upstream_that_asks_without_end_is_given_up() {
+    let (stack, legacy, alice) = start().await;
+    for (questions, is_answered) in [(32, true), (33, false)] {
+        let before = stack.upstream.count("POST /mcp");
+        legacy.within(&stack.upstream, "tools/call", move |seen| {
+            let id = seen.message()["id"].clone();
+            let ask = |n: usize| json!({"jsonrpc": "2.0", "id": n, "method": "roots/list"});
+            let reply = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+            let messages = (0..questions).map(ask).chain([reply]);
+            let events: String = messages.map(|one| sse::event(&one.to_string())).collect();
+            Answer::raw(events).framed(Framing::Sse)
+        });
+        let reply = ask(&alice, Era::Modern, "tools/call", echo("a")).await;
+        assert_eq!(reply.result().is_ok(), is_answered, "{reply:?}");
+        // Only the cancel of what was given up comes beside the answers.
+        assert_eq!(stack.upstream.count("POST /mcp") - before, 32);
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        assert_eq!(text.contains("too_many_questions"), !is_answered, "{text}");
+    }
 }
 
 /// Clients of one owner count their tokens from the same number: in one session they must differ.

@@ -225,7 +225,7 @@ async fn the_empty_prefix_takes_what_no_other_does() {
     );
 }
 
-/// agentgateway/agentgateway#1266: with several targets one that was unreachable made the whole session fail.
+/// With several targets one that was unreachable made the whole session fail.
 #[tokio::test]
 async fn an_upstream_that_is_down_or_hangs_never_hides_the_others() {
     let world = World::start().await;
@@ -596,7 +596,7 @@ async fn a_task_is_found_by_its_id() {
     assert_eq!(world.seen(), before);
 }
 
-/// modelcontextprotocol/python-sdk#3003: two upstreams that both count from `task-1`.
+/// Two upstreams that both count from `task-1`.
 #[tokio::test]
 async fn one_id_of_two_upstreams_is_given_out_once() {
     let world = World::start().await;

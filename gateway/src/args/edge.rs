@@ -60,6 +60,31 @@ pub struct Edge {
         default_value = "30"
     )]
     pub send_timeout: Seconds,
+    /// Longest time in which the client of a subscription takes no message of it, in seconds.
+    #[arg(
+        long,
+        env = "HANGAR_STALL_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "60"
+    )]
+    pub stall_timeout: Seconds,
+    /// Longest time that a subscription lasts before its client begins another, in seconds.
+    #[arg(
+        long,
+        env = "HANGAR_LISTEN_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "3600"
+    )]
+    pub listen_timeout: Seconds,
+    /// Longest time that requests in flight have to end after SIGTERM, in seconds; less than the
+    /// time after which the process is killed.
+    #[arg(
+        long,
+        env = "HANGAR_DRAIN_TIMEOUT",
+        value_name = "SECONDS",
+        default_value = "20"
+    )]
+    pub drain_timeout: Seconds,
 }
 
 /// A time of 1 to 3600 whole seconds.

@@ -59,8 +59,6 @@ enum Absent {
 
 /// Until an upstream has acknowledged.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A stream ends by itself after that, and its client begins another.
-const MOST: Duration = Duration::from_hours(1);
 
 /// The answer to a client that does not take what it asks for.
 pub fn no_stream() -> WireError {
@@ -178,14 +176,15 @@ impl Listening<'_> {
         }
         let ended = Answer::result(id, &listen::ended(id));
         let first = listen::acknowledged(id, &united(&parts), &missing);
-        if !leg::tell(to, first).await {
+        let listeners = &call.gateway.listeners;
+        if !listeners.tell(to, first).await {
             return ended;
         }
-        let mut over = std::pin::pin!(tokio::time::sleep(MOST));
+        let mut over = std::pin::pin!(listeners.grown_old());
         let why = loop {
             let (index, name, end) = tokio::select! {
                 biased;
-                () = call.gateway.listeners.closed() => break "draining",
+                () = listeners.closed() => break "draining",
                 () = &mut over => break "old",
                 next = running.next() => match next {
                     Some(next) => next,
@@ -209,7 +208,7 @@ impl Listening<'_> {
                 .map(|list: &List| listen::changed(*list, id));
             let mut told = true;
             for message in std::iter::once(rest).chain(lists) {
-                told = told && leg::tell(to, message).await;
+                told = told && listeners.tell(to, message).await;
             }
             if !told {
                 break "client";

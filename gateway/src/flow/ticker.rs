@@ -3,14 +3,13 @@
 //! time is decided at every access.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hangar_store::Whose;
 use tokio_util::sync::CancellationToken;
 
 use super::governor::Governor;
 use crate::gateway::Gateway;
-use crate::upstream::session;
 
 const EVERY: Duration = Duration::from_secs(30);
 
@@ -28,7 +27,7 @@ pub async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
             continue;
         };
         for upstream in active.upstreams() {
-            upstream.runtime.sessions.sweep(session::IDLE);
+            upstream.runtime.sessions.sweep(Instant::now());
         }
         let governor = Governor {
             gateway: Arc::clone(&gateway),

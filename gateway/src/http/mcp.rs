@@ -98,6 +98,9 @@ async fn climb(
         return Ok(Climbed::Answered(Answer::method_not_allowed()));
     }
     check_origin(&head.headers)?;
+    if gateway.listeners.is_closed() {
+        return Err(WireError::from(Kind::NotReady).because("it is about to end"));
+    }
     let mut active = gateway.config.load().ok_or(Kind::NotReady)?;
     let mut caller = authenticate(&active, &head.headers)?;
     trail.tenant.clone_from(&caller.tenant.object.tenant);

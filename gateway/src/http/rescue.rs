@@ -22,6 +22,7 @@ pub fn exchange(failure: &Failure) -> WireError {
         Failure::Untranslated(_)
         | Failure::NoReply(_)
         | Failure::Redirect
+        | Failure::Compressed
         | Failure::TooLarge { .. } => WireError::from(Kind::UpstreamProtocol).because(failure),
         Failure::NoRoom => WireError::from(Kind::Overloaded).because(failure),
         Failure::Http(_)

@@ -3,7 +3,11 @@
 use super::*;
 
 fn mk() -> Listeners {
-    Listeners::new(IntGauge::new("x", "y").unwrap())
+    let times = Times {
+        life: Duration::from_mins(1),
+        stall: Duration::from_millis(1),
+    };
+    Listeners::new(IntGauge::new("x", "y").unwrap(), times)
 }
 
 #[test]
@@ -31,4 +35,24 @@ fn all_tenants_together_have_no_more_than_the_pod() {
         .filter_map(|name| listeners.take(name))
         .collect();
     assert_eq!(seats.len(), PER_POD);
+}
+
+/// What is queued for a client that takes nothing is bounded, and so is the time.
+#[tokio::test]
+async fn who_takes_nothing_is_let_go_and_who_takes_something_is_not() {
+    let listeners = mk();
+    let (to, mut taken) = mpsc::channel(1);
+    assert!(listeners.tell(&to, "first".into()).await);
+    assert!(
+        !listeners.tell(&to, "second".into()).await,
+        "nothing was taken"
+    );
+    assert_eq!(taken.recv().await.unwrap(), "first");
+    assert!(listeners.tell(&to, "third".into()).await);
+    assert_eq!(taken.recv().await.unwrap(), "third");
+    drop(taken);
+    assert!(
+        !listeners.tell(&to, "fourth".into()).await,
+        "nobody is there"
+    );
 }

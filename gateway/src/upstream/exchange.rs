@@ -1,7 +1,7 @@
 //! One request to an upstream and the reply to it, as JSON or from an event stream.
 //!
 //! Guarantees: bounded in time and bytes; nothing of the client's headers crosses; a JSON-RPC reply
-//! is read under any HTTP status; a redirect is an error.
+//! is read under any HTTP status; a redirect is an error, and so is a body that is compressed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use hangar_ledger::Owner;
 use hangar_relay::envelope::{self, Incoming};
 use hangar_relay::legacy;
 use hangar_relay::notify::Wanted;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming as Body};
 use serde_json::value::RawValue;
@@ -77,6 +77,10 @@ pub enum Failure {
     NoRoom,
     #[error("upstream answered with a redirect, which is never followed")]
     Redirect,
+    /// What a client gets are the bytes that were read, and their length: nothing is unpacked, and
+    /// nothing is passed on that a header of the upstream's own would have to explain.
+    #[error("upstream compressed its answer, which it was asked not to do")]
+    Compressed,
     #[error("upstream asks for patience")]
     Throttled { retry_after: Option<u64> },
     #[error("upstream answered HTTP {0} without a JSON-RPC reply")]
@@ -116,6 +120,7 @@ impl Failure {
             Self::TooLarge { .. } => "too_large",
             Self::NoRoom => "no_room",
             Self::Redirect => "redirect",
+            Self::Compressed => "compressed",
             Self::Throttled { .. } => "throttled",
             Self::Status(_) => "http_status",
             Self::NoReply(reason) => reason,
@@ -144,6 +149,7 @@ impl Failure {
             | Self::Timeout
             | Self::Broken(_)
             | Self::Redirect
+            | Self::Compressed
             | Self::NoReply(_)
             | Self::Untranslated(_)
             | Self::Refused(_) => false,
@@ -168,6 +174,7 @@ impl Failure {
             | Self::TooLarge { .. }
             | Self::NoRoom
             | Self::Redirect
+            | Self::Compressed
             | Self::NoReply(_)
             | Self::Untranslated(_) => true,
         }
@@ -246,7 +253,7 @@ pub(super) async fn once(
     receive(response, exchange.id, most, &exchange.http.budget, notes).await
 }
 
-/// Posts a message; what comes back is no redirect and no wish to be asked later.
+/// Posts a message; what comes back is no redirect, no wish to be asked later, and not compressed.
 pub(super) async fn post(
     http: &Http,
     uri: &Uri,
@@ -266,6 +273,11 @@ pub(super) async fn post(
         header::ACCEPT,
         HeaderValue::from_static("application/json, text/event-stream"),
     );
+    // Without a word any coding would be as good (RFC 9110, 12.5.3).
+    outgoing.insert(
+        header::ACCEPT_ENCODING,
+        HeaderValue::from_static("identity"),
+    );
     let response = http.send(request).await?;
     let status = response.status();
     if status.is_redirection() {
@@ -278,7 +290,18 @@ pub(super) async fn post(
             .and_then(|value| value.to_str().ok()?.parse().ok());
         return Err(Failure::Throttled { retry_after });
     }
+    if is_compressed(response.headers()) {
+        return Err(Failure::Compressed);
+    }
     Ok(response)
+}
+
+fn is_compressed(headers: &HeaderMap) -> bool {
+    let is_identity = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    !headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .all(is_identity)
 }
 
 /// Reads the reply to the request `id`.

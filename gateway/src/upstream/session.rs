@@ -63,7 +63,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 impl Sessions {
     /// The session of this owner, begun if there is none.
     pub(super) async fn of(&self, exchange: &Exchange<'_>) -> Result<Arc<Session>, Failure> {
-        let slot = self.slot(exchange.owner.cloned());
+        let slot = self.slot(exchange.owner.cloned(), Instant::now());
         let mut held = slot.session.lock().await;
         if let Some(session) = &*held {
             // Under other address rules the upstream may not even be told that it is over.
@@ -80,26 +80,26 @@ impl Sessions {
         Ok(begun)
     }
 
-    /// Closes what was idle for so long.
-    pub fn sweep(&self, idle: Duration) {
-        self.lock().retain(|_, slot| slot.idle_for() < idle);
+    /// Closes what nobody used for [`IDLE`] before `now`.
+    pub fn sweep(&self, now: Instant) {
+        self.lock().retain(|_, slot| slot.idle_for(now) < IDLE);
     }
 
-    fn slot(&self, owner: Option<Owner>) -> Arc<Slot> {
+    fn slot(&self, owner: Option<Owner>, now: Instant) -> Arc<Slot> {
         let mut slots = self.lock();
         if let Some(slot) = slots.get(&owner) {
-            slot.touch();
+            slot.touch(now);
             return Arc::clone(slot);
         }
         if slots.len() >= MAX_SESSIONS {
-            let oldest = slots.iter().max_by_key(|(_, slot)| slot.idle_for());
+            let oldest = slots.iter().max_by_key(|(_, slot)| slot.idle_for(now));
             if let Some(oldest) = oldest.map(|(owner, _)| owner.clone()) {
                 slots.remove(&oldest);
             }
         }
         let slot = Arc::new(Slot {
             session: tokio::sync::Mutex::new(None),
-            used: Mutex::new(Instant::now()),
+            used: Mutex::new(now),
         });
         slots.insert(owner, Arc::clone(&slot));
         slot
@@ -113,13 +113,13 @@ impl Sessions {
 // === impl Slot ===
 
 impl Slot {
-    fn touch(&self) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    fn touch(&self, now: Instant) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = now;
     }
 
-    fn idle_for(&self) -> Duration {
+    fn idle_for(&self, now: Instant) -> Duration {
         let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.elapsed()
+        now.saturating_duration_since(*used)
     }
 }
 
@@ -234,3 +234,6 @@ async fn begin(http: &Http, upstream: &Upstream) -> Result<Session, Failure> {
     session.tell(legacy::INITIALIZED.to_owned()).await?;
     Ok(session)
 }
+
+#[cfg(test)]
+mod tests;

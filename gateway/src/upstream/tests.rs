@@ -144,11 +144,17 @@ async fn a_reply_is_read_in_both_framings_and_under_any_status() {
 #[tokio::test]
 async fn what_is_no_reply_is_named_and_judged() {
     type Case = (fn() -> Response, &'static str, bool, bool);
-    let cases: [Case; 10] = [
+    let cases: [Case; 11] = [
         // answer, reason, a cause of ours, the upstream can have acted
         (
             || StatusCode::FOUND.into_response(),
             "redirect",
+            false,
+            true,
+        ),
+        (
+            || ([(header::CONTENT_ENCODING, "gzip")], LIST).into_response(),
+            "compressed",
             false,
             true,
         ),

@@ -141,6 +141,9 @@ fn mk_rig() -> Rig {
         header_timeout: Seconds(Duration::from_secs(1)),
         body_timeout: Seconds(Duration::from_secs(1)),
         send_timeout: Seconds(Duration::from_secs(1)),
+        stall_timeout: Seconds(Duration::from_secs(1)),
+        listen_timeout: Seconds(Duration::from_secs(1)),
+        drain_timeout: Seconds(Duration::from_secs(1)),
     };
     let gateway = Gateway::new(config, store, metrics, freshness, "hangar".into(), &edge);
     let governor = Governor {

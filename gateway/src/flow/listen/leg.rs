@@ -70,20 +70,10 @@ enum Looked {
     Never,
 }
 
-/// How long a client may take nothing while there is something for it.
-const STALL: Duration = Duration::from_mins(1);
 /// How often a task is looked after for one piece of news.
 const LOOKS: u32 = 3;
 /// Before a task is looked after again.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// Hands a message to the client; false where it is gone or takes nothing.
-pub(super) async fn tell(to: &mpsc::Sender<String>, message: String) -> bool {
-    matches!(
-        tokio::time::timeout(STALL, to.send(message)).await,
-        Ok(Ok(()))
-    )
-}
 
 // === impl Leg ===
 
@@ -307,7 +297,7 @@ impl Teller<'_> {
     }
 
     async fn tell(&self, message: String) -> bool {
-        tell(self.to, message).await
+        self.call.gateway.listeners.tell(self.to, message).await
     }
 }
 

@@ -124,6 +124,13 @@ impl Bounds {
             .keep_alive_timeout(PING_TIMEOUT);
         builder
     }
+
+    /// The same, and no connection is kept after its answer.
+    pub(super) fn builder_of_one_request(&self) -> auto::Builder<TokioExecutor> {
+        let mut builder = self.builder();
+        builder.http1().keep_alive(false);
+        builder
+    }
 }
 
 // === impl Counted ===

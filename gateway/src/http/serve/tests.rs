@@ -14,6 +14,8 @@ struct Server {
     address: SocketAddr,
     stop: CancellationToken,
     serving: JoinHandle<()>,
+    /// Lets one `/held` be answered.
+    gate: Arc<Semaphore>,
 }
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -28,7 +30,15 @@ impl Server {
     async fn start(header_timeout: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let app = Router::new().route("/hello", get(|| async { "hello" }));
+        let gate = Arc::new(Semaphore::new(0));
+        let held = Arc::clone(&gate);
+        let held = async move || {
+            held.acquire().await.unwrap().forget();
+            "hello"
+        };
+        let app = Router::new()
+            .route("/hello", get(|| async { "hello" }))
+            .route("/held", get(held));
         let bounds = Bounds {
             header_timeout,
             ..Bounds::probes()
@@ -39,6 +49,7 @@ impl Server {
             address,
             stop,
             serving,
+            gate,
         }
     }
 
@@ -171,4 +182,31 @@ async fn a_silent_client_does_not_hold_up_the_end() {
     answer(&mut socket).await;
     server.end().await;
     assert_eq!(rest(&mut silent).await, b"");
+}
+
+/// A client that did not know yet of the end was left with a connection that nobody took.
+#[tokio::test]
+async fn who_comes_while_others_are_waited_for_is_answered_once() {
+    let server = Server::start(LONG).await;
+    let mut held = server.connect().await;
+    held.write_all(b"GET /held HTTP/1.1\r\nhost: here\r\n\r\n")
+        .await
+        .unwrap();
+    // Served after it: the held request is in flight.
+    let mut idle = server.connect().await;
+    idle.write_all(REQUEST).await.unwrap();
+    answer(&mut idle).await;
+    server.stop.cancel();
+    assert_eq!(rest(&mut idle).await, b"", "nothing more is asked on it");
+    for _ in 0..3 {
+        let mut late = server.connect().await;
+        late.write_all(&[REQUEST, REQUEST].concat()).await.unwrap();
+        let text = String::from_utf8(rest(&mut late).await).unwrap();
+        assert!(text.contains("connection: close"), "{text}");
+        assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 1, "{text}");
+    }
+    assert!(!server.serving.is_finished(), "somebody is waited for");
+    server.gate.add_permits(1);
+    assert!(answer(&mut held).await.contains("connection: close"));
+    server.end().await;
 }

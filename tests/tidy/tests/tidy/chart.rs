@@ -206,8 +206,8 @@ fn a_gateway_has_time_to_drain() {
         found.parse().expect(before)
     };
     let drain = number(
-        "gateway/src/run.rs",
-        "const DRAIN: Duration = Duration::from_secs(",
+        "gateway/src/args/edge.rs",
+        "env = \"HANGAR_DRAIN_TIMEOUT\",\n        value_name = \"SECONDS\",\n        default_value = \"",
     );
     let grace = number(BINARIES[1].1, "terminationGracePeriodSeconds: ");
     assert!(grace > drain + 5, "{grace} s for a drain of {drain} s");
