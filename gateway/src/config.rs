@@ -13,7 +13,7 @@ use arc_swap::ArcSwapOption;
 use hangar_wire::{Held, Rejection, Snapshot, Term};
 use tokio::sync::watch;
 
-use crate::limit::held::Budget;
+use crate::limit::held::{Budget, Room};
 
 pub use active::{Active, Grant, Tenant, Upstream};
 pub use runtimes::Runtimes;
@@ -25,6 +25,8 @@ pub struct Config {
     changed: watch::Sender<()>,
     /// What bodies of all requests and answers may take together.
     budget: Arc<Budget>,
+    /// What the gateway itself takes of it.
+    own: Arc<Room>,
 }
 
 /// What became of a snapshot.
@@ -55,12 +57,14 @@ pub enum Error {
 // === impl Config ===
 
 impl Config {
-    /// No configuration yet, and at most so many bytes of bodies at once under any.
-    pub fn holding(bytes: usize) -> Self {
+    /// No configuration yet, and at most so much of bodies at once under any.
+    pub fn holding(budget: Budget) -> Self {
+        let budget = Arc::new(budget);
         Self {
             active: ArcSwapOption::empty(),
             changed: watch::Sender::default(),
-            budget: Arc::new(Budget::new(bytes)),
+            own: Arc::new(Room::own(Arc::clone(&budget))),
+            budget,
         }
     }
 
@@ -102,8 +106,10 @@ impl Config {
                 return Err(Error::Forked { term: held });
             }
         }
-        let (mut active, rejected) = Active::prepare(snapshot, previous.as_deref(), runtimes)?;
-        active.http.hold_within(Arc::clone(&self.budget));
+        let budget = &self.budget;
+        let (mut active, rejected) =
+            Active::prepare(snapshot, previous.as_deref(), budget, runtimes)?;
+        active.http.hold_within(Arc::clone(&self.own));
         self.active.store(Some(Arc::new(active)));
         self.changed.send_replace(());
         Ok(Applied::New(rejected))

@@ -74,6 +74,8 @@ pub struct Call<'a> {
 pub struct Answer {
     pub status: StatusCode,
     pub body: Bytes,
+    /// Whether the body counts as held: it is the upstream's as it came.
+    pub is_held: bool,
     /// Seconds.
     pub retry_after: Option<u64>,
     pub outcome: Outcome,
@@ -195,6 +197,7 @@ impl Call<'_> {
             body,
             id: self.request.id,
             owner: Some(&self.caller.owner),
+            room: &self.caller.tenant.room,
             deadline: exchange::deadline(self.upstream, most),
         };
         let reply = exchange::send_noting(exchange, notes).await;
@@ -247,12 +250,14 @@ impl Answer {
             (Echo::Loose, Reply::Result(result)) => wire::result(id, result).into(),
             (Echo::Loose, Reply::Error(error)) => wire::rpc_error(Some(id), error.raw).into(),
         };
+        let is_held = *echo == Echo::Exact;
         let status = match reply {
             Reply::Result(_) => StatusCode::OK,
             Reply::Error(error) => wire::relayed_status(error.code),
         };
         Self {
             status,
+            is_held,
             outcome,
             ..Self::ok(body)
         }
@@ -262,6 +267,7 @@ impl Answer {
         Self {
             status: error.status,
             body: wire::error(id, error).into(),
+            is_held: false,
             retry_after: error.retry_after,
             outcome: rescue::outcome(error.kind),
             reason: error.reason,
@@ -289,6 +295,7 @@ impl Answer {
         Self {
             status: StatusCode::OK,
             body,
+            is_held: false,
             retry_after: None,
             outcome: Outcome::Ok,
             reason: Self::NO_REASON,

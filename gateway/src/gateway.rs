@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::config::subscribe::Freshness;
 use crate::flow::merged::Owners;
 use crate::flow::register::Births;
+use crate::http::serve::bounds::streams;
 use crate::limit::held::Budget;
 use crate::listeners::{Listeners, Times};
 use crate::metrics::Metrics;
@@ -50,18 +51,23 @@ impl Gateway {
         class: String,
         edge: &Edge,
     ) -> Self {
+        // The others are of the connections, and of the configuration.
         let Edge {
             max_body,
+            max_held: _,
+            max_connections: _,
+            header_timeout: _,
             body_timeout,
+            send_timeout: _,
             stall_timeout,
             listen_timeout,
-            ..
+            drain_timeout: _,
         } = edge;
         let times = Times {
             life: listen_timeout.0,
             stall: stall_timeout.0,
         };
-        let listeners = Listeners::new(metrics.listeners.clone(), times);
+        let listeners = Listeners::new(metrics.listeners.clone(), times, streams());
         Self {
             held: Arc::clone(config.budget()),
             config,

@@ -4,20 +4,23 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use prometheus::IntGauge;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// The streams of `subscriptions/listen` of this process.
 ///
-/// Guarantees: no tenant has more than [`PER_TENANT`] of them and all together no more than
-/// [`PER_POD`], so that one tenant cannot take every place.
+/// Guarantees: no tenant has more than a quarter of the places, so that one tenant cannot take every
+/// one. A stream takes a place for each upstream that it is put together of, since each takes a file
+/// of the process.
 #[derive(Debug)]
 pub struct Listeners {
     taken: Mutex<Taken>,
     open: IntGauge,
     stop: CancellationToken,
     times: Times,
+    places: usize,
 }
 
 /// How long streams last.
@@ -29,11 +32,12 @@ pub struct Times {
     pub stall: Duration,
 }
 
-/// One place taken; freed on drop.
+/// Places taken; freed on drop.
 #[derive(Debug)]
 pub struct Seat<'a> {
     listeners: &'a Listeners,
     tenant: &'a str,
+    places: usize,
 }
 
 #[derive(Debug, Default)]
@@ -42,39 +46,43 @@ struct Taken {
     by_tenant: HashMap<String, usize>,
 }
 
-pub const PER_TENANT: usize = 256;
-pub const PER_POD: usize = 1024;
+/// Places of a process that may open files enough.
+pub const MOST: usize = 1024;
+/// The part of the places that one tenant may take.
+const PART: usize = 4;
 
 // === impl Listeners ===
 
 impl Listeners {
-    /// `open` shows how many there are.
-    pub fn new(open: IntGauge, times: Times) -> Self {
+    /// `open` shows how many there are; of `places` there are at most so many.
+    pub fn new(open: IntGauge, times: Times, places: usize) -> Self {
         Self {
             taken: Mutex::default(),
             open,
             stop: CancellationToken::new(),
             times,
+            places: places.min(MOST),
         }
     }
 
-    pub fn take<'a>(&'a self, tenant: &'a str) -> Option<Seat<'a>> {
+    /// Takes a place for each of so many upstreams, one at least.
+    pub fn take<'a>(&'a self, tenant: &'a str, upstreams: usize) -> Option<Seat<'a>> {
+        let places = upstreams.max(1);
         let mut taken = self.lock();
-        if taken.total >= PER_POD {
+        let own = taken.by_tenant.get(tenant).copied().unwrap_or(0);
+        let most = (self.places / PART).max(1);
+        // The first stream of a tenant with many upstreams is let in where all are.
+        let is_first = own == 0 && taken.total + places <= self.places;
+        if !is_first && (own + places > most || taken.total + places > self.places) {
             return None;
         }
-        match taken.by_tenant.get_mut(tenant) {
-            Some(own) if *own >= PER_TENANT => return None,
-            Some(own) => *own += 1,
-            None => {
-                taken.by_tenant.insert(tenant.to_owned(), 1);
-            }
-        }
-        taken.total += 1;
+        taken.by_tenant.insert(tenant.to_owned(), own + places);
+        taken.total += places;
         self.open.inc();
         Some(Seat {
             listeners: self,
             tenant,
+            places,
         })
     }
 
@@ -99,7 +107,7 @@ impl Listeners {
     }
 
     /// Hands a message to a client; false where it is gone or takes nothing.
-    pub async fn tell(&self, to: &mpsc::Sender<String>, message: String) -> bool {
+    pub async fn tell(&self, to: &mpsc::Sender<Bytes>, message: Bytes) -> bool {
         matches!(
             tokio::time::timeout(self.times.stall, to.send(message)).await,
             Ok(Ok(()))
@@ -114,10 +122,10 @@ impl Listeners {
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         let mut taken = self.listeners.lock();
-        taken.total -= 1;
+        taken.total -= self.places;
         self.listeners.open.dec();
         if let Some(own) = taken.by_tenant.get_mut(self.tenant) {
-            *own -= 1;
+            *own -= self.places;
             if *own == 0 {
                 taken.by_tenant.remove(self.tenant);
             }

@@ -25,6 +25,7 @@ use crate::flow::ticker;
 use crate::gateway::Gateway;
 use crate::http::serve::bounds::Bounds;
 use crate::http::{mcp, probe, serve};
+use crate::limit::held::Budget;
 use crate::metrics::Metrics;
 
 pub(crate) fn run(args: Run) -> ExitCode {
@@ -69,9 +70,11 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         edge,
         class,
     } = args;
+    edge.check()?;
     let store = open(store, &state_dir)?;
     let metrics = Arc::new(Metrics::new().context("metrics")?);
-    let config = Arc::new(Config::holding(edge.max_held.0));
+    let budget = Budget::new(edge.max_held.0, edge.max_body.0);
+    let config = Arc::new(Config::holding(budget));
     let freshness = Arc::new(Freshness::default());
     let stop = CancellationToken::new();
     let gateway = Arc::new(Gateway::new(

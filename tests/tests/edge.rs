@@ -501,7 +501,8 @@ async fn bodies_together_have_a_bound() {
 
 #[tokio::test]
 async fn answers_of_upstreams_are_within_the_same_bound() {
-    let edge = Edge::start(&["--max-held", "1Mi"]).await;
+    // Two tenants are configured: half of it is for one.
+    let edge = Edge::start(&["--max-held", "2Mi", "--max-body", "64Ki"]).await;
     let result = |size: usize| {
         let text = "x".repeat(size);
         json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})

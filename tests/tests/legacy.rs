@@ -221,6 +221,7 @@ async fn what_needs_a_session_is_refused_in_words() {
         "tasks/list",
         "logging/setLevel",
         "resources/subscribe",
+        "subscriptions/listen",
         "x",
     ] {
         let reply = alice
@@ -555,6 +556,59 @@ async fn an_upstream_that_asks_without_end_is_given_up() {
         assert_eq!(stack.upstream.count("POST /mcp") - before, 32);
         let text = String::from_utf8_lossy(&reply.body).into_owned();
         assert_eq!(text.contains("too_many_questions"), !is_answered, "{text}");
+    }
+}
+
+/// The refusal of an answer was taken for the loss of the session that the call was running in, and
+/// the call was sent again in another.
+#[tokio::test]
+async fn a_refused_answer_to_a_question_never_repeats_the_call() {
+    for status in [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND] {
+        for (goes_on, under) in [
+            (true, StatusCode::OK),
+            (false, StatusCode::OK),
+            (false, status),
+        ] {
+            let case = format!("{status}, goes on: {goes_on}, under {under}");
+            let (stack, legacy, alice) = start().await;
+            legacy.within(&stack.upstream, "tools/call", move |seen| {
+                let reply = json!({"jsonrpc": "2.0", "id": seen.message()["id"],
+                    "result": {"content": [{"type": "text", "text": "charged"}]}});
+                let question = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+                    "params": {}});
+                let mut events = sse::event(&question.to_string());
+                if goes_on {
+                    events.push_str(&sse::event(&reply.to_string()));
+                }
+                Answer::raw(events).framed(Framing::Sse).status(under)
+            });
+            let refusal = move |_: &_| Answer::raw("").status(status);
+            legacy.within(&stack.upstream, "POST /mcp", refusal);
+            let reply = ask(&alice, Era::Modern, "tools/call", echo("a")).await;
+            assert_eq!(stack.upstream.count("POST /mcp"), 1, "{case}");
+            assert_eq!(stack.upstream.count("tools/call"), 1, "{case}");
+            if goes_on {
+                assert_eq!(text_of(&reply.result().unwrap()), "charged", "{case}");
+            } else {
+                assert_eq!(reply.error_code().unwrap(), UPSTREAM_PROTOCOL, "{case}");
+                let cancelled = stack.upstream.arrived("notifications/cancelled", 1);
+                cancelled.await.unwrap();
+            }
+            // The session is the next call's, and ends with its upstream.
+            assert_eq!(
+                legacy.begun(),
+                2,
+                "{case}: one of the gateway's and one of alice's"
+            );
+            let renamed = stack.rewrite(|object| match object.value()["kind"].as_str() {
+                Some("McpUpstream") => object.set("/metadata/name", json!("other")),
+                _ => object,
+            });
+            renamed.unwrap();
+            wait::eventually("sessions ended", async || wait::same(&legacy.live(), &0))
+                .await
+                .unwrap();
+        }
     }
 }
 

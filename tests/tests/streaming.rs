@@ -121,18 +121,19 @@ async fn each_kind_passes_only_where_it_was_asked_for() {
     let call = || Envelope::call("echo", json!({"text": "hi"}));
     let table = [
         (call().meta("progressToken", json!("p-1")), &told),
-        (call().meta(LOG_LEVEL, json!("error")), &logged),
+        (call().meta(LOG_LEVEL, json!("info")), &logged),
     ];
     for (envelope, expected) in table {
         stack.upstream.enqueue("tools/call", answer(&sent));
         let reply = alice.send(&envelope).await.unwrap();
         assert_eq!(events(&reply), [expected.as_str(), DONE]);
     }
-    // Nothing asked for, or no stream taken: the answer is JSON and its bytes are the upstream's.
+    // Nothing asked for, or nothing so little severe, or no stream taken: the answer is JSON and its bytes are the upstream's.
     let json_only = curious()
         .without_header("accept")
         .header("accept", "application/json");
-    for envelope in [call(), json_only] {
+    let severe_only = call().meta(LOG_LEVEL, json!("error"));
+    for envelope in [call(), severe_only, json_only] {
         stack.upstream.enqueue("tools/call", answer(&sent));
         let reply = alice.send(&envelope).await.unwrap();
         assert_eq!(reply.header("content-type"), Some("application/json"));

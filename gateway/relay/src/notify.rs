@@ -10,10 +10,22 @@ use crate::params::Meta;
 #[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     token: Option<&'a RawValue>,
-    logs: bool,
+    /// Position in [`LEVELS`].
+    least: Option<usize>,
 }
 
 const PROGRESS: &str = "notifications/progress";
+/// The levels of messages, the least severe first (RFC 5424, as the protocol names them).
+const LEVELS: [&str; 8] = [
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
 const MESSAGE: &str = "notifications/message";
 
 // === impl Wanted ===
@@ -22,7 +34,7 @@ impl<'a> Wanted<'a> {
     pub fn of(meta: &Meta<'a>) -> Self {
         Self {
             token: meta.progress_token,
-            logs: meta.log_level.is_some(),
+            least: meta.log_level.as_deref().and_then(level),
         }
     }
 
@@ -32,17 +44,27 @@ impl<'a> Wanted<'a> {
     }
 
     pub fn is_nothing(&self) -> bool {
-        self.token.is_none() && !self.logs
+        self.token.is_none() && self.least.is_none()
     }
 
     /// Whether a notification on the exchange of this request goes on to its client: progress under
-    /// the request's own token, messages where it named a level. Nothing else is related to it.
+    /// the request's own token, messages of the level that it named or a more severe one. Nothing else
+    /// is related to it.
     pub fn admits(&self, notification: &Notification<'_>) -> bool {
         match &*notification.method {
-            MESSAGE => self.logs,
+            MESSAGE => self.is_severe(notification.params),
             PROGRESS => self.is_own(notification.params),
             _ => false,
         }
+    }
+
+    /// Upstreams of 2025-11-25 know of no level of one request, and say all they have to say.
+    fn is_severe(&self, params: Option<&RawValue>) -> bool {
+        let members = params.and_then(|params| Members::of(params).ok());
+        let members = members.filter(|members| members.guard(&["level"]).is_ok());
+        let told = members.and_then(|members| members.string("level"));
+        let told = told.as_deref().and_then(level);
+        matches!((told, self.least), (Some(told), Some(least)) if told >= least)
     }
 
     fn is_own(&self, params: Option<&RawValue>) -> bool {
@@ -68,9 +90,13 @@ impl std::fmt::Debug for Wanted<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Wanted")
             .field("progress", &self.token.is_some())
-            .field("logs", &self.logs)
+            .field("logs", &self.least)
             .finish()
     }
+}
+
+fn level(name: &str) -> Option<usize> {
+    LEVELS.iter().position(|level| *level == name)
 }
 
 #[cfg(test)]

@@ -45,6 +45,8 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 const FIELD: &[u8] = b"data";
 /// What a line may hold beside its data: `data: ` and a byte order mark.
 const LINE_EXTRA: usize = 9;
+/// Room for a line that a stream keeps between two events.
+const KEPT_LINE: usize = 16 << 10;
 /// What a rejected event counts beside its bytes, so that empty ones are not free.
 const REJECT_COST: usize = 16;
 
@@ -116,6 +118,11 @@ impl Parser {
         Ok(None)
     }
 
+    /// Bytes that are kept of the event to come.
+    pub fn held(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// Counts an event that the caller could not use: enough of them end the stream.
     pub fn reject(&mut self, bytes: usize) -> Result<(), Error> {
         self.count_junk(bytes.saturating_add(REJECT_COST))
@@ -131,8 +138,9 @@ impl Parser {
         } else {
             self.field(&line).map(|()| None)
         };
-        // Kept for its capacity.
+        // Kept for its capacity, but a long line is none to wait for.
         line.clear();
+        line.shrink_to(KEPT_LINE);
         self.line = line;
         event
     }

@@ -19,6 +19,8 @@ pub struct Edge {
     )]
     pub max_body: Size,
     /// Bytes of request bodies and of answers of upstreams held at once; what does not fit is refused.
+    /// Not below --max-body. Where there are several tenants, each may hold half of it (one body at
+    /// least); an eighth more is for what the gateway asks upstreams for itself.
     #[arg(
         long,
         env = "HANGAR_MAX_HELD",
@@ -36,7 +38,7 @@ pub struct Edge {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000)
     )]
     pub max_connections: u32,
-    /// Longest time between two requests, and for the headers of one, in seconds.
+    /// Longest time that a connection is without a request, and for the headers of one, in seconds.
     #[arg(
         long,
         env = "HANGAR_HEADER_TIMEOUT",
@@ -52,7 +54,8 @@ pub struct Edge {
         default_value = "30"
     )]
     pub body_timeout: Seconds,
-    /// Longest time in which a client takes nothing of an answer, in seconds.
+    /// Longest time in which a client takes nothing of an answer, in seconds; a large one may take so
+    /// long for each 1Mi of it, and once more.
     #[arg(
         long,
         env = "HANGAR_SEND_TIMEOUT",
@@ -87,9 +90,31 @@ pub struct Edge {
     pub drain_timeout: Seconds,
 }
 
+/// Bounds that contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--max-held of {held} bytes is below --max-body of {body} bytes, which could never come in; raise the one or lower the other"
+)]
+pub struct Contradiction {
+    held: usize,
+    body: usize,
+}
+
 /// A time of 1 to 3600 whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds(pub Duration);
+
+// === impl Edge ===
+
+impl Edge {
+    pub fn check(&self) -> Result<(), Contradiction> {
+        let (held, body) = (self.max_held.0, self.max_body.0);
+        if held < body {
+            return Err(Contradiction { held, body });
+        }
+        Ok(())
+    }
+}
 
 // === impl Seconds ===
 

@@ -13,6 +13,27 @@ fn sizes_and_stores_parse() {
     assert!("postgres://x".parse::<StoreUrl>().is_err());
 }
 
+/// Such a gateway refused each large body for ever, and asked to try again after a second.
+#[test]
+fn a_body_fits_into_what_may_be_held() {
+    let check = |flags: &[&str]| {
+        let given = ["hangar-gateway", "run"].iter().chain(flags);
+        let files = ["--operator=https://a", "--operator-ca=b", "--token-file=c"];
+        let cli = Cli::try_parse_from(given.chain(&files)).unwrap();
+        let Command::Run(run) = cli.command else {
+            panic!("another command");
+        };
+        run.edge.check()
+    };
+    assert_eq!(check(&[]), Ok(()));
+    assert_eq!(check(&["--max-held=2Mi", "--max-body=2Mi"]), Ok(()));
+    let error = check(&["--max-held=1Mi", "--max-body=2Mi"]).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("--max-held of 1048576 bytes"), "{text}");
+    assert!(text.contains("--max-body of 2097152 bytes"), "{text}");
+    check(&["--max-held=1Mi"]).unwrap_err();
+}
+
 #[test]
 fn times_are_whole_seconds() {
     let seconds = |text: &str| {

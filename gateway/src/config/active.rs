@@ -18,6 +18,7 @@ use super::Error;
 use super::runtimes::Runtimes;
 use super::subjects::{Subjects, newcomers};
 use crate::limit::Bucket;
+use crate::limit::held::{Budget, Room};
 use crate::upstream::Runtime;
 use crate::upstream::address::Policy;
 use crate::upstream::client::{Http, literal_address};
@@ -60,6 +61,8 @@ pub struct Tenant {
     pub digest: ObjectDigest,
     pub reference: TenantRef,
     pub bucket: Arc<Bucket>,
+    /// What bodies of its requests and answers to them are held in.
+    pub room: Arc<Room>,
     /// In order of their names.
     pub grants: Vec<Arc<Grant>>,
 }
@@ -98,6 +101,7 @@ impl Active {
     pub fn prepare(
         snapshot: Snapshot,
         previous: Option<&Self>,
+        budget: &Arc<Budget>,
         runtimes: &mut Runtimes,
     ) -> Result<(Self, Vec<Rejection>), Error> {
         let addresses = Arc::new(Policy::parse(&snapshot.addresses).map_err(Error::Addresses)?);
@@ -122,7 +126,7 @@ impl Active {
             active.add_upstream(object, previous, runtimes, &mut rejected)?;
         }
         for object in snapshot.tenants {
-            active.add_tenant(object, previous, runtimes, &mut rejected)?;
+            active.add_tenant(object, previous, budget, runtimes, &mut rejected)?;
         }
         active.by_uid = active
             .upstreams
@@ -256,6 +260,7 @@ impl Active {
         &mut self,
         object: hangar_wire::Tenant,
         previous: Option<&Self>,
+        budget: &Arc<Budget>,
         runtimes: &mut Runtimes,
         rejected: &mut Vec<Rejection>,
     ) -> Result<(), Error> {
@@ -268,7 +273,7 @@ impl Active {
             self.tenants.insert(key, Arc::clone(known));
             return Ok(());
         }
-        match Tenant::new(object, digest, runtimes) {
+        match Tenant::new(object, digest, budget, runtimes) {
             Ok(tenant) => {
                 self.tenants.insert(key, Arc::new(tenant));
             }
@@ -396,6 +401,7 @@ impl Tenant {
     fn new(
         object: hangar_wire::Tenant,
         digest: ObjectDigest,
+        budget: &Arc<Budget>,
         runtimes: &mut Runtimes,
     ) -> Result<Self, Refused> {
         let mut grants = object
@@ -417,6 +423,7 @@ impl Tenant {
                 tenant: object.tenant.clone(),
             },
             bucket: runtimes.bucket(&object),
+            room: runtimes.room(&object, budget),
             grants,
             object,
         })
@@ -435,6 +442,7 @@ impl Tenant {
             digest,
             reference,
             bucket,
+            room,
             grants,
         } = self;
         let grants = grants.iter().enumerate().map(|(index, grant)| {
@@ -454,6 +462,7 @@ impl Tenant {
             digest: *digest,
             reference: reference.clone(),
             bucket: Arc::clone(bucket),
+            room: Arc::clone(room),
             grants: grants.collect(),
         }
     }

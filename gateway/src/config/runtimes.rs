@@ -7,13 +7,15 @@ use hangar_wire::ObjectKey;
 
 use super::active::{Tenant, Upstream};
 use crate::limit::Bucket;
+use crate::limit::held::{Budget, Room};
 use crate::upstream::Runtime;
 
-/// Per upstream its contracts and counters, per tenant its rate.
+/// Per upstream its contracts and counters, per tenant its rate and its room.
 #[derive(Debug, Default)]
 pub struct Runtimes {
     upstreams: HashMap<(String, String), Arc<Runtime>>,
     buckets: HashMap<ObjectKey, Arc<Bucket>>,
+    rooms: HashMap<ObjectKey, Arc<Room>>,
 }
 
 // === impl Runtimes ===
@@ -42,6 +44,11 @@ impl Runtimes {
         Arc::clone(bucket)
     }
 
+    pub(super) fn room(&mut self, object: &hangar_wire::Tenant, budget: &Arc<Budget>) -> Arc<Room> {
+        let room = self.rooms.entry(object.key());
+        Arc::clone(room.or_insert_with(|| Arc::new(Room::tenant(Arc::clone(budget)))))
+    }
+
     pub(super) fn retain(
         &mut self,
         upstreams: &BTreeMap<ObjectKey, Arc<Upstream>>,
@@ -54,5 +61,6 @@ impl Runtimes {
         self.upstreams
             .retain(|(uid, url), _| used.contains(&(uid.as_str(), url.as_str())));
         self.buckets.retain(|key, _| tenants.contains_key(key));
+        self.rooms.retain(|key, _| tenants.contains_key(key));
     }
 }

@@ -155,6 +155,7 @@ impl Governor {
                 body: own.tasks_cancel(task.as_str()).into(),
                 id: &id,
                 owner: None,
+                room: governor.active.http.own(),
                 deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
             })
             .await;

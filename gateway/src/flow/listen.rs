@@ -5,8 +5,9 @@
 //! ```
 //! Guarantees: the acknowledgement comes first and names only what an upstream granted; every message
 //! is authorised by the configuration in force when it is told; the state of a task is what
-//! `tasks/get` answers at that moment, with all its checks. Memory is bounded: a client that reads
-//! slowly holds its upstreams back, and one that reads nothing is let go.
+//! `tasks/get` answers at that moment, with all its checks. Memory is bounded: what waits for a client
+//! counts as held by its tenant, a client that reads slowly holds its upstreams back, and one that
+//! reads nothing, or whose tenant has no room left, is let go.
 //! Caveats: an upstream that is lost is not asked again; the client is told and may listen anew.
 
 mod leg;
@@ -14,6 +15,7 @@ mod share;
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt as _;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
@@ -36,7 +38,7 @@ use leg::{End, Leg};
 #[derive(Debug)]
 pub struct Listening<'m> {
     call: &'m Call<'m>,
-    to: &'m mpsc::Sender<String>,
+    to: &'m mpsc::Sender<Bytes>,
     legs: Vec<Leg<'m>>,
     /// Names of grants whose upstreams are missing.
     missing: Vec<&'m str>,
@@ -76,7 +78,9 @@ pub async fn begin<'m>(merged: &'m Merged<'m>) -> Result<Begun<'m>, WireError> {
     };
     let tenant = &call.caller.tenant.object.tenant;
     let listeners = &call.gateway.listeners;
-    let seat = listeners.take(tenant).ok_or(Kind::Overloaded)?;
+    let seat = listeners
+        .take(tenant, merged.calls.len())
+        .ok_or(Kind::Overloaded)?;
     let shares = share::of(merged).await?;
     let asked = merged.calls.iter().zip(shares);
     let asked = asked.map(async |(call, share)| (call, ask(call, share).await));
@@ -137,6 +141,7 @@ async fn ask<'m>(call: &'m Call<'m>, share: Filter) -> Result<Option<Leg<'m>>, A
         body: body.into(),
         id: &own,
         owner: Some(&call.caller.owner),
+        room: &call.caller.tenant.room,
         deadline: exchange::deadline(call.upstream, PATIENCE),
     });
     match opened.await {
@@ -177,7 +182,7 @@ impl Listening<'_> {
         let ended = Answer::result(id, &listen::ended(id));
         let first = listen::acknowledged(id, &united(&parts), &missing);
         let listeners = &call.gateway.listeners;
-        if !listeners.tell(to, first).await {
+        if !tell(call, to, first).await {
             return ended;
         }
         let mut over = std::pin::pin!(listeners.grown_old());
@@ -208,7 +213,7 @@ impl Listening<'_> {
                 .map(|list: &List| listen::changed(*list, id));
             let mut told = true;
             for message in std::iter::once(rest).chain(lists) {
-                told = told && listeners.tell(to, message).await;
+                told = told && tell(call, to, message).await;
             }
             if !told {
                 break "client";
@@ -216,6 +221,14 @@ impl Listening<'_> {
         };
         tracing::info!(correlation = call.correlation, why, "listening ended");
         ended
+    }
+}
+
+/// Tells what counts as held until it is on its way.
+async fn tell(call: &Call<'_>, to: &mpsc::Sender<Bytes>, message: String) -> bool {
+    match leg::held(&call.caller.tenant.room, message) {
+        Some(message) => call.gateway.listeners.tell(to, message).await,
+        None => false,
     }
 }
 

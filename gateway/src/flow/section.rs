@@ -100,6 +100,7 @@ impl Section {
             body,
             id: &self.id,
             owner: Some(&self.caller.owner),
+            room: &self.caller.tenant.room,
             deadline: exchange::deadline(&self.upstream, most),
         })
         .await;

@@ -12,8 +12,9 @@ use hangar_relay::method::{self, Method};
 use hangar_relay::wire::{self, Kind, WireError};
 use http::{HeaderMap, StatusCode};
 
+use super::rescue;
 use super::trail::Trail;
-use crate::flow::{Answer, Outcome};
+use crate::flow::Answer;
 
 /// What kind of client sent a request, and so how it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +109,20 @@ impl Client {
             Ok(Some(body)) => Answer {
                 status,
                 body,
+                is_held: false,
                 ..answer
             },
-            Err(error) => Answer {
-                status: StatusCode::OK,
-                body: refusal(body, error),
-                outcome: Outcome::Upstream,
-                reason: error.reason(),
-                ..answer
-            },
+            Err(error) => {
+                let kind = kind_of(error);
+                Answer {
+                    status: StatusCode::OK,
+                    body: refusal(body, error),
+                    is_held: false,
+                    outcome: rescue::outcome(kind),
+                    reason: error.reason(),
+                    ..answer
+                }
+            }
         }
     }
 
@@ -167,10 +173,13 @@ fn status_of(status: StatusCode) -> StatusCode {
 /// The answer to a result that this client cannot have.
 fn refusal(body: &Bytes, error: Error) -> Bytes {
     let text = std::str::from_utf8(body).unwrap_or_default();
-    let kind = match error {
+    let error = WireError::from(kind_of(error)).because(error);
+    wire::error(envelope::id_of(text), &error).into()
+}
+
+fn kind_of(error: Error) -> Kind {
+    match error {
         Error::Asks => Kind::Denied,
         _ => Kind::UpstreamProtocol,
-    };
-    let error = WireError::from(kind).because(error);
-    wire::error(envelope::id_of(text), &error).into()
+    }
 }

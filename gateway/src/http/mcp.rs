@@ -23,13 +23,14 @@ use hyper::body::Body as _;
 
 use super::legacy::{self, Taken};
 use super::pass::{Entered, Pass, Ride, Route, check};
+use super::serve::bounds::HEADER_COUNT;
 use super::stream;
 use super::trail::Trail;
 use crate::config::Active;
 use crate::config::active::Caller;
 use crate::flow::Answer;
 use crate::gateway::Gateway;
-use crate::limit::held::Refused;
+use crate::limit::held::{Refused, Room};
 
 enum Climbed {
     Answered(Answer),
@@ -83,7 +84,13 @@ async fn answer(gateway: Arc<Gateway>, route: Route, request: Request) -> Respon
         Err(error) => Answer::refused(trail.id.as_deref(), &error),
     };
     trail.tell(&answer);
-    discard(body).await;
+    // Nothing of the request is held while what follows is waited for; over HTTP/2 its stream ends
+    // without that.
+    let lingers = head.version < http::Version::HTTP_2;
+    drop(head);
+    if lingers {
+        discard(body).await;
+    }
     respond(answer, &trail.correlation)
 }
 
@@ -97,6 +104,10 @@ async fn climb(
     if head.method != http::Method::POST {
         return Ok(Climbed::Answered(Answer::method_not_allowed()));
     }
+    // Small ones are many in a head of little size, and each takes memory.
+    if head.headers.len() > HEADER_COUNT {
+        return Err(Kind::HeadersTooLarge.into());
+    }
     check_origin(&head.headers)?;
     if gateway.listeners.is_closed() {
         return Err(WireError::from(Kind::NotReady).because("it is about to end"));
@@ -108,7 +119,7 @@ async fn climb(
         let seconds = Some(wait.as_secs() + 1);
         return Err(WireError::from(Kind::RateLimited).retry_after(seconds));
     }
-    let body = read_body(gateway, &head.headers, body).await?;
+    let body = read_body(gateway, &caller.tenant.room, &head.headers, body).await?;
     // A body takes its time: what was allowed when it began may be forbidden by now.
     let in_force = gateway.config.load().ok_or(Kind::NotReady)?;
     if !Arc::ptr_eq(&in_force, &active) {
@@ -129,7 +140,7 @@ async fn climb(
     let checked = match check(&entered, &head.headers, trail) {
         Ok(Some(checked)) => checked,
         Ok(None) => return Ok(Climbed::Answered(Answer::accepted())),
-        Err(error) => return Ok(Climbed::Answered(client.finished(Err(error), trail))),
+        Err(error) => return Ok(Climbed::Answered(entered.finished(Err(error), trail))),
     };
     if stream::may(&head.headers, checked.method, &checked.params.meta) {
         return Ok(Climbed::MayStream(entered));
@@ -142,7 +153,7 @@ async fn climb(
         notes: None,
     };
     let answer = pass.answer(&checked, trail).await;
-    Ok(Climbed::Answered(client.finished(answer, trail)))
+    Ok(Climbed::Answered(entered.finished(answer, trail)))
 }
 
 /// Browsers name the page's origin; only pages of this machine may call, so that no page of the
@@ -185,6 +196,7 @@ fn bearer(credential: &HeaderValue) -> Option<&[u8]> {
 
 async fn read_body(
     gateway: &Gateway,
+    room: &Arc<Room>,
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Bytes, WireError> {
@@ -196,18 +208,18 @@ async fn read_body(
     if !is_json {
         return Err(Kind::UnsupportedMediaType.into());
     }
-    tokio::time::timeout(gateway.body_timeout, collect(gateway, body))
+    tokio::time::timeout(gateway.body_timeout, collect(gateway, room, body))
         .await
         .unwrap_or_else(|_| Err(Kind::InvalidRequest.into()))
 }
 
-async fn collect(gateway: &Gateway, body: &mut Body) -> Result<Bytes, WireError> {
+async fn collect(gateway: &Gateway, room: &Arc<Room>, body: &mut Body) -> Result<Bytes, WireError> {
     let refused = |refused| match refused {
         Refused::TooLarge => Kind::BodyTooLarge,
         Refused::Spent => Kind::Overloaded,
     };
     let declared = body.size_hint().exact();
-    let gathered = gateway.held.gather(declared, gateway.max_body);
+    let gathered = room.gather(declared, gateway.max_body);
     let mut gathered = gathered.map_err(refused)?;
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame.map_err(|_| Kind::InvalidRequest)?.into_data() {
@@ -238,6 +250,7 @@ pub(super) fn respond(answer: Answer, correlation: &str) -> Response {
         status,
         body,
         retry_after,
+        is_held: _,
         outcome: _,
         reason: _,
     } = answer;

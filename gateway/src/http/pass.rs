@@ -72,6 +72,32 @@ pub(super) struct Ride {
     pub(super) trail: Trail,
 }
 
+/// Answers up to so many bytes are not counted.
+const SMALL: usize = 4 << 10;
+
+// === impl Entered ===
+
+impl Entered {
+    /// The answer, or the refusal, in the shape of its client's revision. What was written anew for
+    /// it counts as held until its client has it, like what came from an upstream.
+    pub(super) fn finished(&self, answer: Result<Answer, WireError>, trail: &Trail) -> Answer {
+        let answer = self.client.finished(answer, trail);
+        if answer.is_held || answer.body.len() <= SMALL {
+            return answer;
+        }
+        let mut share = self.caller.tenant.room.share();
+        if share.grow(answer.body.len()).is_err() {
+            let error = Err(Kind::Overloaded.into());
+            return self.client.finished(error, trail);
+        }
+        Answer {
+            body: share.keep(answer.body),
+            is_held: true,
+            ..answer
+        }
+    }
+}
+
 // === impl Pass ===
 
 impl Pass<'_> {
@@ -171,7 +197,7 @@ impl Pass<'_> {
 
 impl Ride {
     /// Answers; what the client is told before goes to `to`.
-    pub(super) async fn answer(self, to: mpsc::Sender<String>) -> Answer {
+    pub(super) async fn answer(self, to: mpsc::Sender<Bytes>) -> Answer {
         let Self {
             gateway,
             route,
@@ -200,7 +226,7 @@ impl Ride {
             Ok(None) => Ok(Answer::accepted()),
             Err(error) => Err(error),
         };
-        let answer = entered.client.finished(answer, &trail);
+        let answer = entered.finished(answer, &trail);
         trail.tell(&answer);
         answer
     }

@@ -29,7 +29,7 @@ use crate::flow::Answer;
 /// A stream on its way to its client.
 struct Streaming {
     id: Option<Box<RawValue>>,
-    notes: mpsc::Receiver<String>,
+    notes: mpsc::Receiver<Bytes>,
     work: AbortOnDropHandle<Answer>,
     ready: VecDeque<Bytes>,
     is_over: bool,
@@ -69,7 +69,7 @@ pub(super) async fn answer(ride: Ride) -> Response {
         id,
         notes,
         work,
-        ready: event(first.into()),
+        ready: event(first),
         is_over: false,
     };
     let body = futures::stream::unfold(streaming, async |mut streaming| {
@@ -99,7 +99,7 @@ impl Streaming {
                 return None;
             }
             match tokio::time::timeout(KEEP_ALIVE, self.notes.recv()).await {
-                Ok(Some(note)) => self.ready = event(note.into()),
+                Ok(Some(note)) => self.ready = event(note),
                 Ok(None) => {
                     let answer = ended((&mut self.work).await, self.id.as_deref());
                     self.ready = event(answer.body);

@@ -1,9 +1,15 @@
-//! Bytes of bodies that this pod holds at once: requests and answers of upstreams alike.
+//! Bytes of bodies that this pod holds at once: requests, answers of upstreams, and messages on their
+//! way to a client alike.
 //!
 //! Guarantees: bytes are counted as they arrive, so that a length that was only promised takes
 //! nothing from others, and given back when the last reader of the body is gone, however that came.
-//! Nothing waits: what does not fit is refused.
-//! Caveats: a message that the gateway writes anew is not counted beside the one it was made of.
+//! Nothing waits: what does not fit is refused. Where there are several tenants none of them takes
+//! more than half, so that one alone closes the pod for nobody; and beside what tenants may take
+//! there is room for what the gateway asks upstreams for itself, without which no tenant's tasks
+//! could be vouched for.
+//! Caveats: an answer that the gateway writes anew (lists, replies between revisions or under an id
+//! that the upstream wrote in another form) is not counted beside or after the one it was made of;
+//! nor is room that a buffer keeps for what may still come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +19,32 @@ use bytes::{Bytes, BytesMut};
 /// What may be held at once, over the whole pod.
 #[derive(Debug)]
 pub struct Budget {
+    /// What all tenants may take together.
     bytes: usize,
+    /// What only the gateway itself may take.
+    reserve: usize,
+    /// Largest body of a client: no tenant's part is smaller, or such a body could never come in.
+    body: usize,
+    /// Of `bytes` and `reserve` together.
     left: AtomicUsize,
+    /// Taken by the gateway itself.
+    own: AtomicUsize,
+    /// Tenants that are configured, or that hold something still.
+    tenants: AtomicUsize,
+}
+
+/// One that takes from a budget: a tenant, or the gateway itself.
+#[derive(Debug)]
+pub struct Room {
+    budget: Arc<Budget>,
+    /// None: the gateway itself.
+    taken: Option<AtomicUsize>,
 }
 
 /// A part of a budget; given back on drop.
 #[derive(Debug)]
 pub struct Share {
-    budget: Arc<Budget>,
+    room: Arc<Room>,
     bytes: usize,
 }
 
@@ -42,7 +66,7 @@ pub struct Gathered {
 pub enum Refused {
     /// It is larger than one body may be.
     TooLarge,
-    /// Everything together would be more than the budget.
+    /// Everything together would be more than the budget, or all of a tenant more than its part.
     Spent,
 }
 
@@ -52,28 +76,74 @@ struct Held {
     _share: Share,
 }
 
+/// Beside what tenants may take there is so much more, as a divisor of it, for the gateway itself.
+const RESERVE: usize = 8;
+
 // === impl Budget ===
 
 impl Budget {
-    pub fn new(bytes: usize) -> Self {
+    /// So many bytes for all tenants, whose bodies have at most `body` bytes each.
+    pub fn new(bytes: usize, body: usize) -> Self {
+        let reserve = (bytes / RESERVE).min(usize::MAX - bytes);
         Self {
             bytes,
-            left: AtomicUsize::new(bytes),
+            reserve,
+            body,
+            left: AtomicUsize::new(bytes + reserve),
+            own: AtomicUsize::new(0),
+            tenants: AtomicUsize::new(0),
         }
     }
 
-    /// Bytes that may still be taken.
-    pub fn left(&self) -> usize {
-        self.left.load(Ordering::Relaxed)
+    pub fn taken(&self) -> usize {
+        self.bytes + self.reserve - self.left.load(Ordering::Relaxed)
     }
 
-    pub fn taken(&self) -> usize {
-        self.bytes - self.left()
+    /// What one tenant may take.
+    fn part(&self) -> usize {
+        match self.tenants.load(Ordering::Relaxed) {
+            0 | 1 => self.bytes,
+            _ => (self.bytes / 2).max(self.body).min(self.bytes),
+        }
+    }
+
+    /// What tenants must leave.
+    fn kept(&self) -> usize {
+        self.reserve
+            .saturating_sub(self.own.load(Ordering::Relaxed))
+    }
+}
+
+/// Without a bound.
+impl Default for Budget {
+    fn default() -> Self {
+        Self::new(usize::MAX, usize::MAX)
+    }
+}
+
+// === impl Room ===
+
+impl Room {
+    /// The room of a tenant.
+    pub fn tenant(budget: Arc<Budget>) -> Self {
+        budget.tenants.fetch_add(1, Ordering::Relaxed);
+        Self {
+            budget,
+            taken: Some(AtomicUsize::new(0)),
+        }
+    }
+
+    /// The gateway's own: what it keeps for itself, and of the rest what tenants leave.
+    pub fn own(budget: Arc<Budget>) -> Self {
+        Self {
+            budget,
+            taken: None,
+        }
     }
 
     pub fn share(self: &Arc<Self>) -> Share {
         Share {
-            budget: Arc::clone(self),
+            room: Arc::clone(self),
             bytes: 0,
         }
     }
@@ -99,35 +169,90 @@ impl Budget {
             rest: BytesMut::new(),
         })
     }
+
+    /// Bytes that may still be taken here.
+    fn left(&self) -> usize {
+        let budget = &*self.budget;
+        let left = budget.left.load(Ordering::Relaxed);
+        match &self.taken {
+            None => left,
+            Some(taken) => {
+                let part = budget.part().saturating_sub(taken.load(Ordering::Relaxed));
+                left.saturating_sub(budget.kept()).min(part)
+            }
+        }
+    }
+
+    fn take(&self, bytes: usize) -> Result<(), Refused> {
+        let budget = &*self.budget;
+        let (counter, part, kept) = match &self.taken {
+            None => (&budget.own, usize::MAX, 0),
+            Some(taken) => (taken, budget.part(), budget.kept()),
+        };
+        update(counter, |taken| {
+            taken.checked_add(bytes).filter(|taken| *taken <= part)
+        })?;
+        let whole = update(&budget.left, |left| {
+            left.checked_sub(bytes).filter(|left| *left >= kept)
+        });
+        if whole.is_err() {
+            counter.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        whole
+    }
+
+    fn give(&self, bytes: usize) {
+        let counter = self.taken.as_ref().unwrap_or(&self.budget.own);
+        counter.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.left.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 /// Without a bound.
-impl Default for Budget {
+impl Default for Room {
     fn default() -> Self {
-        Self::new(usize::MAX)
+        Self::own(Arc::default())
     }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if self.taken.is_some() {
+            self.budget.tenants.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn update(counter: &AtomicUsize, to: impl Fn(usize) -> Option<usize>) -> Result<(), Refused> {
+    let updated = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, to);
+    updated.map(drop).map_err(|_| Refused::Spent)
 }
 
 // === impl Share ===
 
 impl Share {
     pub fn grow(&mut self, bytes: usize) -> Result<(), Refused> {
-        let taken = self
-            .budget
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes)
-            });
-        taken.map_err(|_| Refused::Spent)?;
+        self.room.take(bytes)?;
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Gives a part back; never more than there is.
-    pub fn shrink(&mut self, bytes: usize) {
+    /// Gives back what is over; never takes more.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let over = self.bytes.saturating_sub(bytes);
+        self.bytes -= over;
+        self.room.give(over);
+    }
+
+    /// Parts with so many bytes, or with all there are.
+    #[must_use]
+    pub fn split(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
-        self.budget.left.fetch_add(bytes, Ordering::Relaxed);
+        Self {
+            room: Arc::clone(&self.room),
+            bytes,
+        }
     }
 
     /// The same bytes, which keep this share until their last copy is gone.
@@ -141,7 +266,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.shrink(self.bytes);
+        self.shrink_to(0);
     }
 }
 

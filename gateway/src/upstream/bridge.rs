@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 use super::events::Events;
 use super::exchange::{self, Exchange, Failure, Notes, Received};
 use super::session::Session;
+use crate::limit::held::Share;
 
 /// A request on its way; the upstream is told when it is dropped before its reply.
 struct Underway<'a> {
@@ -42,15 +43,23 @@ pub(super) async fn send(
     if method.is_task() {
         return Err(Failure::NoTasks);
     }
-    let sessions = &exchange.upstream.runtime.sessions;
-    let session = sessions.of(exchange).await.map_err(Failure::before)?;
+    let session = session_of(exchange).await?;
     let outcome = send_in(&session, exchange, &request, method, notes).await;
     if session.has_id() && matches!(&outcome, Err(failure) if is_lost(failure)) {
         session.lose();
-        let session = sessions.of(exchange).await.map_err(Failure::before)?;
+        let session = session_of(exchange).await?;
         return send_in(&session, exchange, &request, method, notes).await;
     }
     outcome
+}
+
+/// The session of the exchange's owner. That there was no time for one says nothing of the request.
+async fn session_of(exchange: &Exchange<'_>) -> Result<Arc<Session>, Failure> {
+    let sessions = &exchange.upstream.runtime.sessions;
+    tokio::time::timeout_at(exchange.deadline, sessions.of(exchange))
+        .await
+        .unwrap_or(Err(Failure::Late))
+        .map_err(Failure::before)
 }
 
 /// The upstream knows no such session: it has looked no further.
@@ -84,7 +93,12 @@ async fn send_in(
         number,
         is_answered: false,
     };
-    let Exchange { http, upstream, .. } = *exchange;
+    let Exchange {
+        http,
+        upstream,
+        room,
+        ..
+    } = *exchange;
     let posted = exchange::post(http, &upstream.uri, session.headers(), body.into()).await;
     let response = match posted {
         Ok(response) => response,
@@ -96,10 +110,10 @@ async fn send_in(
     let status = response.status();
     let most = upstream.object.limits.max_response_bytes;
     let text = if exchange::is_stream(&response) {
-        let events = Events::new(response.into_body(), most, http.budget.share());
+        let events = Events::new(response.into_body(), most, room.share());
         underway.read(events, status, &own, notes).await?
     } else {
-        exchange::read_whole(response, most, &http.budget).await?
+        exchange::read_whole(response, most, room).await?
     };
     underway.is_answered = true;
     let message = translated(&text, status, method, &own, id)?;
@@ -140,32 +154,35 @@ impl Underway<'_> {
         own: &RawValue,
         notes: Option<&Notes<'_>>,
     ) -> Result<Bytes, Failure> {
-        let mut questions = 0;
+        let (mut questions, mut has_begun) = (0, false);
         while let Some(event) = events.next().await? {
+            has_begun = true;
             match legacy::parse_incoming(event.as_bytes(), own) {
                 Ok(Incoming::Reply(_)) => return Ok(events.keep(event)),
                 Ok(Incoming::Notification(_)) => {
-                    events.release(event.len());
-                    self.note(&event, own, notes).await;
+                    self.note(&event, events.part(event.len()), own, notes)
+                        .await;
                 }
                 Ok(Incoming::Asked { id, method }) => {
-                    events.release(event.len());
                     questions += 1;
                     if questions > MAX_QUESTIONS {
                         return Err(Failure::NoReply("too_many_questions"));
                     }
-                    let answer = legacy::answer(id, &method);
-                    self.session.tell(answer).await?;
+                    self.session.answer(legacy::answer(id, &method)).await;
                 }
                 Err(envelope::Error::Json(_)) => events.reject(event.len())?,
                 Err(error) => return Err(Failure::NoReply(error.reason())),
             }
         }
+        // Under any status: one that told something has taken the request up.
+        if has_begun {
+            return Err(Failure::NoReply("stream_ended"));
+        }
         Err(exchange::ended(status))
     }
 
     /// Hands a notification on, where its client asked for it.
-    async fn note(&self, event: &str, own: &RawValue, notes: Option<&Notes<'_>>) {
+    async fn note(&self, event: &str, share: Share, own: &RawValue, notes: Option<&Notes<'_>>) {
         let Some(notes) = notes else {
             return;
         };
@@ -187,7 +204,7 @@ impl Underway<'_> {
             _ => false,
         };
         if is_wanted {
-            let _ = notes.to.send(told).await;
+            let _ = notes.to.send(share.keep(told.into())).await;
         }
     }
 }

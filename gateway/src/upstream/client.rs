@@ -23,15 +23,15 @@ use hyper_util::client::legacy::connect::dns::Name;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::address::Policy;
-use crate::limit::held::Budget;
+use crate::limit::held::Room;
 
 /// Sends requests to upstreams; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Http {
     inner: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     policy: Arc<Policy>,
-    /// What the bodies of answers are taken from.
-    pub(super) budget: Arc<Budget>,
+    /// Where answers to what the gateway itself asks are held.
+    pub(super) own: Arc<Room>,
 }
 
 /// Why no response came.
@@ -101,13 +101,17 @@ impl Http {
         Ok(Self {
             inner,
             policy,
-            budget: Arc::default(),
+            own: Arc::default(),
         })
     }
 
-    /// Answers are held within this budget from now on.
-    pub fn hold_within(&mut self, budget: Arc<Budget>) {
-        self.budget = budget;
+    /// Answers to the gateway itself are held there from now on.
+    pub fn hold_within(&mut self, own: Arc<Room>) {
+        self.own = own;
+    }
+
+    pub fn own(&self) -> &Arc<Room> {
+        &self.own
     }
 
     /// Whether both are the same client, under the same address rules.

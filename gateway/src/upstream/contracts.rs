@@ -190,6 +190,7 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
             body: Bytes::from(body),
             id: &id,
             owner: None,
+            room: http.own(),
             deadline,
         };
         let Received { status, message } = exchange::send(exchange).await.map_err(Error::of)?;

@@ -17,8 +17,8 @@ pub(super) struct Events {
     /// Bytes that may still come; none where the stream lasts.
     left: Option<u64>,
     most: u64,
-    /// What the pod may hold counts it; none where the stream lasts.
-    share: Option<Share>,
+    /// What is held of it: the last event, and what came of the next ones.
+    share: Share,
 }
 
 /// Bytes of comments and of events that are no messages, in one stream.
@@ -30,14 +30,13 @@ impl Events {
     /// A stream that ends: all of it is bounded.
     pub(super) fn new(body: Body, most: u64, share: Share) -> Self {
         Self {
-            share: Some(share),
             left: Some(most.saturating_add(MAX_JUNK_BYTES as u64)),
-            ..Self::lasting(body, most)
+            ..Self::lasting(body, most, share)
         }
     }
 
     /// A stream that goes on: each event is bounded, and what is none.
-    pub(super) fn lasting(body: Body, most: u64) -> Self {
+    pub(super) fn lasting(body: Body, most: u64, share: Share) -> Self {
         let parser = sse::Parser::new(sse::Limits {
             event_bytes: usize::try_from(most).unwrap_or(usize::MAX),
             junk_bytes: MAX_JUNK_BYTES,
@@ -48,13 +47,15 @@ impl Events {
             chunk: Bytes::new(),
             left: None,
             most,
-            share: None,
+            share,
         }
     }
 
-    /// The next event's data; none at the end of the stream.
+    /// The next event's data; none at the end of the stream. It counts as held until the next is
+    /// asked for.
     pub(super) async fn next(&mut self) -> Result<Option<String>, Failure> {
         loop {
+            self.share.shrink_to(self.parser.held() + self.chunk.len());
             let mut rest = self.chunk.as_ref();
             let event = self.parser.next(&mut rest).map_err(unreadable)?;
             let used = self.chunk.len() - rest.len();
@@ -72,26 +73,20 @@ impl Events {
                 let rest = left.checked_sub(data.len() as u64);
                 *left = rest.ok_or(Failure::TooLarge { most: self.most })?;
             }
-            if let Some(share) = &mut self.share {
-                share.grow(data.len()).map_err(|_| Failure::NoRoom)?;
-            }
+            let grown = self.share.grow(data.len());
+            grown.map_err(|_| Failure::NoRoom)?;
             self.chunk = data;
         }
     }
 
-    /// An event of so many bytes is no longer held.
-    pub(super) fn release(&mut self, bytes: usize) {
-        if let Some(share) = &mut self.share {
-            share.shrink(bytes);
-        }
+    /// The share of the last event, which had so many bytes.
+    pub(super) fn part(&mut self, bytes: usize) -> Share {
+        self.share.split(bytes)
     }
 
     /// The bytes of an event, which count as held until their last copy is gone.
     pub(super) fn keep(self, event: String) -> Bytes {
-        match self.share {
-            Some(share) => share.keep(event.into()),
-            None => event.into(),
-        }
+        self.share.keep(event.into())
     }
 
     /// Counts an event that is no message: enough of them end the stream.

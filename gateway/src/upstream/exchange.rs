@@ -22,7 +22,7 @@ use super::client::{self, Http};
 use super::era;
 use super::events::Events;
 use crate::config::Upstream;
-use crate::limit::held::{Budget, Refused, Share};
+use crate::limit::held::{Refused, Room, Share};
 
 /// One request on its way.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct Exchange<'a> {
     pub id: &'a RawValue,
     /// For whom; none: for the gateway itself. Each has a session of its own where there are any.
     pub owner: Option<&'a Owner>,
+    /// Where the answer is held.
+    pub room: &'a Arc<Room>,
     pub deadline: Instant,
 }
 
@@ -44,7 +46,8 @@ pub struct Exchange<'a> {
 #[derive(Debug)]
 pub struct Notes<'a> {
     pub wanted: Wanted<'a>,
-    pub to: mpsc::Sender<String>,
+    /// Each message counts as held until it is on its way to the client.
+    pub to: mpsc::Sender<Bytes>,
 }
 
 /// A reply, and the HTTP status that it came under.
@@ -250,7 +253,7 @@ pub(super) async fn once(
     let (headers, body) = (exchange.headers.clone(), Bytes::clone(&exchange.body));
     let response = post(exchange.http, &exchange.upstream.uri, headers, body).await?;
     let most = exchange.upstream.object.limits.max_response_bytes;
-    receive(response, exchange.id, most, &exchange.http.budget, notes).await
+    receive(response, exchange.id, most, exchange.room, notes).await
 }
 
 /// Posts a message; what comes back is no redirect, no wish to be asked later, and not compressed.
@@ -309,15 +312,15 @@ pub(super) async fn receive(
     response: Response<Body>,
     id: &RawValue,
     most: u64,
-    budget: &Arc<Budget>,
+    room: &Arc<Room>,
     notes: Option<&Notes<'_>>,
 ) -> Result<Received, Failure> {
     let status = response.status();
     if is_stream(&response) {
-        let message = read_stream(response, id, most, budget.share(), notes).await?;
+        let message = read_stream(response, id, most, room.share(), notes).await?;
         return Ok(Received { status, message });
     }
-    let text = read_whole(response, most, budget).await?;
+    let text = read_whole(response, most, room).await?;
     // Under a good status the caller reads the reply, once. Under another it may be none at all.
     if status.is_success() || matches!(envelope::parse_incoming(&text, id), Ok(Incoming::Reply(..)))
     {
@@ -343,7 +346,7 @@ pub(super) fn is_stream(response: &Response<Body>) -> bool {
 pub(super) async fn read_whole(
     response: Response<Body>,
     most: u64,
-    budget: &Arc<Budget>,
+    room: &Arc<Room>,
 ) -> Result<Bytes, Failure> {
     let refused = |refused| match refused {
         Refused::TooLarge => Failure::TooLarge { most },
@@ -351,7 +354,7 @@ pub(super) async fn read_whole(
     };
     let mut body = response.into_body();
     let most_bytes = usize::try_from(most).unwrap_or(usize::MAX);
-    let gathered = budget.gather(body.size_hint().exact(), most_bytes);
+    let gathered = room.gather(body.size_hint().exact(), most_bytes);
     let mut gathered = gathered.map_err(refused)?;
     while let Some(frame) = body.frame().await {
         if let Ok(data) = frame.map_err(Failure::Broken)?.into_data() {
@@ -375,11 +378,11 @@ async fn read_stream(
         match envelope::parse_incoming(event.as_bytes(), id) {
             Ok(Incoming::Reply(..)) => return Ok(events.keep(event)),
             Ok(Incoming::Notification(notification)) => {
-                events.release(event.len());
                 let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
                 if let Some(notes) = wanted {
                     // A client that left has ended this exchange, or is about to.
-                    let _ = notes.to.send(event).await;
+                    let share = events.part(event.len());
+                    let _ = notes.to.send(share.keep(event.into())).await;
                 }
             }
             // Not JSON at all: passed over, but only so much of it.

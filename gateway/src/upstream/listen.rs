@@ -1,7 +1,8 @@
 //! One subscription at an upstream: a stream of messages that both sides may end.
 //!
-//! Guarantees: bounded in the time until its acknowledgement, in the bytes of one message and in the
-//! bytes that are no message; dropping it closes the upstream's stream.
+//! Guarantees: bounded in the time until its acknowledgement, in the bytes of one message
+//! ([`MESSAGE_BYTES`]) and in the bytes that are no message; what is held of it counts; dropping it
+//! closes the upstream's stream.
 //! Caveats: the life of the stream and the pace of its messages are for the caller to bound.
 
 use hangar_relay::json;
@@ -13,6 +14,7 @@ use serde_json::value::RawValue;
 use super::era;
 use super::events::Events;
 use super::exchange::{self, Exchange, Failure};
+use crate::limit::held::Share;
 
 /// A subscription that the upstream acknowledged.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub enum Opened {
         error: Box<RawValue>,
     },
 }
+
+/// Longest message of a stream, where one answer may not be smaller. An acknowledgement names up to
+/// 64 URIs of 8 KiB, and news of a task may hold all of it; an upstream that says more is lost.
+pub const MESSAGE_BYTES: u64 = 1 << 20;
 
 /// Asks to listen, and waits for the acknowledgement.
 pub async fn open(exchange: Exchange<'_>) -> Result<Opened, Failure> {
@@ -57,16 +63,17 @@ async fn open_once(exchange: Exchange<'_>) -> Result<Opened, Failure> {
         headers,
         body,
         id,
+        room,
         ..
     } = exchange;
     let most = upstream.object.limits.max_response_bytes;
     let response = exchange::post(http, &upstream.uri, headers, body).await?;
     if !exchange::is_stream(&response) {
-        let received = exchange::receive(response, id, most, &http.budget, None).await?;
+        let received = exchange::receive(response, id, most, room, None).await?;
         return first(&received.message, id);
     }
     let status = response.status();
-    let mut events = Events::lasting(response.into_body(), most);
+    let mut events = Events::lasting(response.into_body(), most.min(MESSAGE_BYTES), room.share());
     let Some(message) = events.next().await? else {
         return Err(exchange::ended(status));
     };
@@ -104,6 +111,11 @@ impl Subscription {
     /// The next message; none at the end of the stream. Nothing is lost if this is dropped.
     pub async fn next(&mut self) -> Result<Option<String>, Failure> {
         self.events.next().await
+    }
+
+    /// The share of the last message, which had so many bytes.
+    pub fn part(&mut self, bytes: usize) -> Share {
+        self.events.part(bytes)
     }
 
     /// Counts a message that is none: enough of them end the stream.

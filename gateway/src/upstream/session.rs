@@ -56,7 +56,8 @@ pub const MAX_SESSIONS: usize = 1024;
 pub const IDLE: Duration = Duration::from_mins(5);
 /// Longest id that is taken, in bytes.
 const MAX_ID_BYTES: usize = 1024;
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// For a message that nobody's request depends on.
+const TELL_TIMEOUT: Duration = Duration::from_secs(5);
 
 // === impl Sessions ===
 
@@ -75,7 +76,7 @@ impl Sessions {
             }
         }
         *held = None;
-        let begun = Arc::new(begin(exchange.http, exchange.upstream).await?);
+        let begun = Arc::new(begin_apart(exchange.http, exchange.upstream).await?);
         *held = Some(Arc::clone(&begun));
         Ok(begun)
     }
@@ -91,11 +92,10 @@ impl Sessions {
             slot.touch(now);
             return Arc::clone(slot);
         }
-        if slots.len() >= MAX_SESSIONS {
-            let oldest = slots.iter().max_by_key(|(_, slot)| slot.idle_for(now));
-            if let Some(oldest) = oldest.map(|(owner, _)| owner.clone()) {
-                slots.remove(&oldest);
-            }
+        if slots.len() >= MAX_SESSIONS
+            && let Some((owner, _)) = superfluous(&slots, now)
+        {
+            slots.remove(&owner);
         }
         let slot = Arc::new(Slot {
             session: tokio::sync::Mutex::new(None),
@@ -157,7 +157,21 @@ impl Session {
         }
     }
 
-    /// The same, without anybody waiting for it.
+    /// Answers a question of the upstream's own. A request is running meanwhile, and an answer that
+    /// was not taken says nothing of it: its reply may come all the same.
+    pub(super) async fn answer(&self, message: String) {
+        let told = tokio::time::timeout(TELL_TIMEOUT, self.tell(message)).await;
+        match told {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                let reason = failure.reason();
+                tracing::debug!(reason, "an upstream took no answer to its question");
+            }
+            Err(_) => tracing::debug!("an upstream took no answer to its question in time"),
+        }
+    }
+
+    /// The same as `tell`, without anybody waiting for it.
     pub(super) fn tell_apart(self: &Arc<Self>, message: String) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
@@ -165,7 +179,7 @@ impl Session {
         let session = Arc::clone(self);
         runtime.spawn(async move {
             let told = session.tell(message);
-            let _ = tokio::time::timeout(CLOSE_TIMEOUT, told).await;
+            let _ = tokio::time::timeout(TELL_TIMEOUT, told).await;
         });
     }
 }
@@ -200,25 +214,59 @@ pub(super) fn close(http: &Http, uri: &Uri, id: HeaderValue, version: &'static s
     headers.insert(MCP_PROTOCOL_VERSION, HeaderValue::from_static(version));
     let http = http.clone();
     runtime.spawn(async move {
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, http.send(request)).await;
+        let _ = tokio::time::timeout(TELL_TIMEOUT, http.send(request)).await;
     });
 }
 
-async fn begin(http: &Http, upstream: &Upstream) -> Result<Session, Failure> {
+/// The slot that makes room: of the tenant that has most of them, the one that was idle
+/// longest, so that no tenant takes another's.
+fn superfluous(
+    slots: &HashMap<Option<Owner>, Arc<Slot>>,
+    now: Instant,
+) -> Option<(Option<Owner>, Arc<Slot>)> {
+    let tenant = |owner: &Option<Owner>| owner.as_ref().and_then(|owner| owner.tenant.clone());
+    let mut counts: HashMap<_, usize> = HashMap::new();
+    for owner in slots.keys() {
+        *counts.entry(tenant(owner)).or_default() += 1;
+    }
+    let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let own = slots.iter().filter(|(owner, _)| tenant(owner) == most);
+    let oldest = own.max_by_key(|(_, slot)| slot.idle_for(now));
+    oldest.map(|(owner, slot)| (owner.clone(), Arc::clone(slot)))
+}
+
+/// Begins a session whether or not its caller waits for it: one that nobody waits for any more is
+/// closed as soon as its id is known.
+async fn begin_apart(http: &Http, upstream: &Upstream) -> Result<Session, Failure> {
+    let most = upstream.object.limits.max_response_bytes;
+    let deadline = exchange::deadline(upstream, Duration::MAX);
+    let begun = begin(http.clone(), upstream.uri.clone(), most);
+    let begun = tokio::spawn(tokio::time::timeout_at(deadline, begun));
+    match begun.await {
+        Ok(Ok(begun)) => begun,
+        Ok(Err(_)) => Err(Failure::Timeout),
+        Err(error) => {
+            tracing::error!(%error, "the beginning of a session ended early");
+            Err(Failure::NoReply("no_session"))
+        }
+    }
+}
+
+async fn begin(http: Http, uri: Uri, most: u64) -> Result<Session, Failure> {
     let id = rewrite::numeric_id(0);
     let body = legacy::initialize(&id).into();
-    let response = exchange::post(http, &upstream.uri, Vec::new(), body).await?;
+    let response = exchange::post(&http, &uri, Vec::new(), body).await?;
     let mut session = Session {
-        http: http.clone(),
-        uri: upstream.uri.clone(),
+        http,
+        uri,
         id: id_of(response.headers()),
         version: hangar_relay::legacy::VERSIONS[0],
         announced: String::new(),
         next: AtomicU64::new(1),
         is_lost: AtomicBool::new(false),
     };
-    let most = upstream.object.limits.max_response_bytes;
-    let received = exchange::receive(response, &id, most, &http.budget, None).await?;
+    let own = &session.http.own;
+    let received = exchange::receive(response, &id, most, own, None).await?;
     let reply = envelope::parse_reply(&received.message, &id);
     let (reply, _) = reply.map_err(|error| Failure::NoReply(error.reason()))?;
     match reply {

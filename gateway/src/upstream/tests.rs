@@ -101,6 +101,7 @@ async fn receive(active: &Active) -> Result<Received, Failure> {
         body: own.tools_list(None).into(),
         id: &id,
         owner: None,
+        room: active.http.own(),
         deadline: exchange::deadline(&upstream, Duration::from_secs(5)),
     })
     .await

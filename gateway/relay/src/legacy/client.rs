@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{Common, Error, VERSIONS, capabilities, member, without};
+use crate::contract::MAX_TOOLS;
 use crate::envelope::Request;
 use crate::json::{self, Members};
 use crate::method::Method;
@@ -45,7 +46,7 @@ pub fn asked(request: &Request<'_>) -> Option<Asked> {
         }
         "ping" => Some(Asked::Ping),
         method => match Method::parse(method)? {
-            Method::Discover => None,
+            Method::Discover | Method::Listen => None,
             method if method.is_task() => None,
             method => Some(Asked::Relayed(method)),
         },
@@ -114,7 +115,7 @@ pub fn result(method: Method, raw: &RawValue) -> Result<String, Error> {
 
 fn tools(raw: &RawValue) -> Result<String, Error> {
     let mut out = String::from("[");
-    for (index, tool) in json::array(raw, usize::MAX - 1)?.into_iter().enumerate() {
+    for (index, tool) in json::array(raw, MAX_TOOLS)?.into_iter().enumerate() {
         if index > 0 {
             out.push(',');
         }

@@ -59,6 +59,34 @@ fn messages_pass_where_a_level_was_named() {
     assert!(!admits(r#","progressToken":1"#, message));
 }
 
+/// Upstreams of 2025-11-25 say everything, whatever one request asked for.
+#[test]
+fn messages_below_the_level_do_not_pass() {
+    let message = |level: &str| {
+        format!(r#""method":"notifications/message","params":{{"level":{level},"data":1}}"#)
+    };
+    let wanted = r#","io.modelcontextprotocol/logLevel":"warning""#;
+    for (level, passes) in [
+        (r#""debug""#, false),
+        (r#""info""#, false),
+        (r#""notice""#, false),
+        (r#""warning""#, true),
+        (r#""error""#, true),
+        (r#""critical""#, true),
+        (r#""alert""#, true),
+        (r#""emergency""#, true),
+        (r#""Error""#, false),
+        (r#""loud""#, false),
+        ("4", false),
+    ] {
+        assert_eq!(admits(wanted, &message(level)), passes, "{level}");
+    }
+    let none = r#""method":"notifications/message","params":{"data":1}"#;
+    assert!(!admits(wanted, none));
+    let two = r#""method":"notifications/message","params":{"level":"error","Level":"debug"}"#;
+    assert!(!admits(wanted, two));
+}
+
 #[test]
 fn nothing_else_is_related_to_a_request() {
     let all = r#","progressToken":1,"io.modelcontextprotocol/logLevel":"debug""#;

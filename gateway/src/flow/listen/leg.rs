@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hangar_ledger::TaskId;
 use hangar_relay::envelope::Reply;
 use hangar_relay::listen::{self, Filter, List, Told};
@@ -18,6 +19,7 @@ use crate::flow::governor::Governor;
 use crate::flow::section::Section;
 use crate::flow::{Call, Relayed, get};
 use crate::http::mcp::authenticate;
+use crate::limit::held::Room;
 use crate::upstream::listen::Subscription;
 
 /// An upstream's part in a stream.
@@ -35,14 +37,14 @@ pub(super) enum End {
     Upstream,
     /// The configuration in force no longer has it.
     Revoked,
-    /// The client is gone, or takes nothing.
+    /// The client is gone or takes nothing, or its tenant has no room for what it is to be told.
     Client,
 }
 
 /// Tells the client of one part.
 struct Teller<'m> {
     call: &'m Call<'m>,
-    to: &'m mpsc::Sender<String>,
+    to: &'m mpsc::Sender<Bytes>,
 }
 
 /// What the configuration in force says of a part.
@@ -62,8 +64,7 @@ struct News {
 
 /// What came of looking after a task.
 enum Looked {
-    /// The message, and its hash.
-    State(String),
+    State(Bytes),
     /// The upstream cannot be asked, or the contract not be seen: perhaps later.
     NotNow,
     /// It may not be told, or is gone.
@@ -74,6 +75,13 @@ enum Looked {
 const LOOKS: u32 = 3;
 /// Before a task is looked after again.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// A message of ours, which counts as held; none where its tenant has no room for it.
+pub(super) fn held(room: &Arc<Room>, message: String) -> Option<Bytes> {
+    let mut share = room.share();
+    share.grow(message.len()).ok()?;
+    Some(share.keep(message.into()))
+}
 
 // === impl Leg ===
 
@@ -96,7 +104,7 @@ impl<'m> Leg<'m> {
     }
 
     /// Tells until the upstream, the configuration or the client ends it.
-    pub(super) async fn run(self, to: &mpsc::Sender<String>) -> End {
+    pub(super) async fn run(self, to: &mpsc::Sender<Bytes>) -> End {
         let Self {
             call,
             granted,
@@ -139,6 +147,7 @@ impl Teller<'_> {
             if matches!(told, Told::Changed(List::Tools)) {
                 self.call.upstream.runtime.contracts.expire();
             }
+            let size = message.len();
             let message = match told {
                 Told::Changed(list) if granted.lists.contains(&list) => listen::changed(list, id),
                 Told::Updated(update) if granted.covers(&update.uri) => {
@@ -158,7 +167,9 @@ impl Teller<'_> {
             if self.authority().is_none() {
                 return End::Revoked;
             }
-            if !self.tell(message).await {
+            // It is as large as what it was made of, or little larger.
+            let message = subscription.part(size).keep(message.into());
+            if !self.hand(message).await {
                 return End::Client;
             }
         }
@@ -187,11 +198,11 @@ impl Teller<'_> {
             if self.authority().is_none() {
                 return End::Revoked;
             }
-            let hash = Sha256Hex::of(message.as_bytes());
+            let hash = Sha256Hex::of(&message);
             if told.insert(task, hash) == Some(hash) {
                 continue;
             }
-            if !self.tell(message).await {
+            if !self.hand(message).await {
                 return End::Client;
             }
         }
@@ -200,6 +211,7 @@ impl Teller<'_> {
     /// Asks as the client's own `tasks/get` would, under the configuration in force.
     async fn look(&self, authority: Authority, task: &str) -> Looked {
         let call = self.call;
+        let room = &call.caller.tenant.room;
         let Ok(task) = TaskId::try_from(task.to_owned()) else {
             return Looked::Never;
         };
@@ -236,7 +248,11 @@ impl Teller<'_> {
             Ok(Relayed {
                 reply: Reply::Result(result),
                 ..
-            }) => listen::task(result, call.request.id).map_or(Looked::NotNow, Looked::State),
+            }) => {
+                let message = listen::task(result, call.request.id);
+                let message = message.and_then(|message| held(room, message));
+                message.map_or(Looked::NotNow, Looked::State)
+            }
             Ok(_) | Err(_) => Looked::NotNow,
         }
     }
@@ -296,8 +312,16 @@ impl Teller<'_> {
         })
     }
 
-    async fn tell(&self, message: String) -> bool {
+    /// Hands over what is counted; false where its client is gone or takes nothing.
+    async fn hand(&self, message: Bytes) -> bool {
         self.call.gateway.listeners.tell(self.to, message).await
+    }
+
+    async fn tell(&self, message: String) -> bool {
+        match held(&self.call.caller.tenant.room, message) {
+            Some(message) => self.hand(message).await,
+            None => false,
+        }
     }
 }
 

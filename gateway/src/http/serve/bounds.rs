@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 
+use super::streams::Streams;
 use crate::args::Edge;
 use crate::metrics::Metrics;
 
@@ -14,7 +15,8 @@ use crate::metrics::Metrics;
 #[derive(Clone, Debug)]
 pub struct Bounds {
     pub(super) connections: usize,
-    /// Time for a client to say which protocol it speaks, and again for request line and headers.
+    /// Time for a client to say which protocol it speaks, again for request line and headers, and
+    /// between two requests.
     pub(super) header_timeout: Duration,
     /// Time in which a client must take something of what it is sent.
     pub(super) send_timeout: Duration,
@@ -30,7 +32,8 @@ pub(super) struct Counted(Option<Arc<Metrics>>);
 pub(super) enum Cut {
     /// It did not say what it speaks.
     Silent,
-    /// A request's headers did not come in time, an answer was not taken, or a ping not answered.
+    /// A request or its headers did not come in time, an answer was not taken, or a ping not
+    /// answered.
     Timeout,
     /// What came was not HTTP, or more of it than the bounds allow.
     Malformed,
@@ -40,10 +43,13 @@ pub(super) enum Cut {
 
 const PROBE_CONNECTIONS: usize = 256;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
-const HEADER_BYTES: usize = 64 << 10;
-const HEADER_COUNT: usize = 100;
+/// Room for a URI of 8 KiB in base64 with everything around it; what all connections may keep there
+/// is no part of what bodies may take.
+const HEADER_BYTES: usize = 32 << 10;
+/// Fields of one head.
+pub(crate) const HEADER_COUNT: usize = 100;
 /// HTTP/2 streams that one connection may have open.
-const STREAMS: u32 = 256;
+const STREAMS: u32 = 128;
 /// Streams that a client may open and give up before they were looked at.
 const RESETS: usize = 20;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -54,15 +60,23 @@ const LIMITS: &str = "/proc/self/limits";
 /// Of the files that a process may open, the part that connections of clients may take: each
 /// request may need one towards an upstream, and ledger, probes and operator need theirs.
 fn of_files(wanted: usize, limits: &str) -> usize {
-    let soft = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))
-        .and_then(|values| values.split_whitespace().next())
-        .and_then(|soft| soft.parse::<usize>().ok());
-    match soft {
+    match files(limits) {
         Some(files) => wanted.min((files / 2).max(1)),
         None => wanted,
     }
+}
+
+/// Files that this process may open; none where it cannot be told.
+fn files(limits: &str) -> Option<usize> {
+    let mut lines = limits.lines();
+    let values = lines.find_map(|line| line.strip_prefix("Max open files"))?;
+    values.split_whitespace().next()?.parse().ok()
+}
+
+/// Streams towards upstreams that last, for as many files as there are: an eighth of them.
+pub fn streams() -> usize {
+    let limits = std::fs::read_to_string(LIMITS).unwrap_or_default();
+    files(&limits).map_or(usize::MAX, |files| (files / 8).max(1))
 }
 
 // === impl Bounds ===
@@ -106,10 +120,12 @@ impl Bounds {
         Counted(self.metrics.clone())
     }
 
-    pub(super) fn builder(&self) -> auto::Builder<TokioExecutor> {
-        let mut builder = auto::Builder::new(TokioExecutor::new());
+    /// Without `is_kept` no connection of HTTP/1.1 stays after its answer.
+    pub(super) fn builder(&self, streams: Streams, is_kept: bool) -> auto::Builder<Streams> {
+        let mut builder = auto::Builder::new(streams);
         builder
             .http1()
+            .keep_alive(is_kept)
             .timer(TokioTimer::new())
             .header_read_timeout(self.header_timeout)
             .max_buf_size(HEADER_BYTES)
@@ -122,13 +138,6 @@ impl Bounds {
             .max_header_list_size(u32::try_from(HEADER_BYTES).unwrap_or(u32::MAX))
             .keep_alive_interval(Some(PING_INTERVAL))
             .keep_alive_timeout(PING_TIMEOUT);
-        builder
-    }
-
-    /// The same, and no connection is kept after its answer.
-    pub(super) fn builder_of_one_request(&self) -> auto::Builder<TokioExecutor> {
-        let mut builder = self.builder();
-        builder.http1().keep_alive(false);
         builder
     }
 }

@@ -157,3 +157,27 @@ fn an_id_that_is_empty_or_longer_than_any_server_makes_is_none() {
     assert!(id("").is_none());
     assert!(id_of(&HeaderMap::new()).is_none());
 }
+
+/// Each caller of one tenant has a session; enough of them took those of all others.
+#[tokio::test]
+async fn the_tenant_that_has_most_makes_room() {
+    let sessions = Sessions::default();
+    let begun = Instant::now();
+    let other = |name: &str| {
+        let tenant = TenantRef {
+            namespace: "default".into(),
+            tenant: "globex".into(),
+        };
+        Some(Owner::new(tenant, Some(Principal::api_key(name))))
+    };
+    sessions.slot(other("oldest"), begun);
+    let later = begun + Duration::from_secs(1);
+    for number in 1..MAX_SESSIONS {
+        sessions.slot(owner(&format!("s-{number}")), later);
+    }
+    sessions.slot(owner("one-more"), later + Duration::from_secs(1));
+    sessions.slot(other("new"), later + Duration::from_secs(1));
+    let held = sessions.lock();
+    assert_eq!(held.len(), MAX_SESSIONS);
+    assert!(held.contains_key(&other("oldest")) && held.contains_key(&other("new")));
+}
