@@ -205,6 +205,8 @@ fn headers() -> Vec<Wrong> {
     (plain.status, plain.code, plain.reason) = (415, -31015, "unsupported_media_type");
     let mut untyped = headed("no content type", |e| e.without_header("content-type"), "");
     (untyped.status, untyped.code, untyped.reason) = (415, -31015, "unsupported_media_type");
+    let mut hosts = headed("two hosts", |e| e, "host: elsewhere.example\r\n");
+    (hosts.status, hosts.code, hosts.reason) = (400, -32600, "invalid_request");
     let forbidden = |what, more| {
         let mut origin = headed(what, |e| e, more);
         (origin.status, origin.code, origin.reason) = (403, -31014, "origin_forbidden");
@@ -213,6 +215,7 @@ fn headers() -> Vec<Wrong> {
     vec![
         plain,
         untyped,
+        hosts,
         forbidden("a foreign page", "origin: https://evil.example\r\n"),
         forbidden("no origin to speak of", "origin: null\r\n"),
         forbidden(

@@ -108,6 +108,7 @@ async fn climb(
     if head.headers.len() > HEADER_COUNT {
         return Err(Kind::HeadersTooLarge.into());
     }
+    check_host(head)?;
     check_origin(&head.headers)?;
     if gateway.listeners.is_closed() {
         return Err(WireError::from(Kind::NotReady).because("it is about to end"));
@@ -154,6 +155,17 @@ async fn climb(
     };
     let answer = pass.answer(&checked, trail).await;
     Ok(Climbed::Answered(entered.finished(answer, trail)))
+}
+
+/// A request names one host (RFC 9112, 3.2; RFC 9113, 8.3.1). Which one is not judged: a gateway has
+/// as many names as the Services and proxies in front of it.
+fn check_host(head: &Parts) -> Result<(), WireError> {
+    let hosts = head.headers.get_all(header::HOST).iter().count();
+    let is_named = hosts == 1 || head.uri.authority().is_some();
+    if hosts > 1 || (!is_named && head.version > http::Version::HTTP_10) {
+        return Err(WireError::from(Kind::InvalidRequest).because("it must have one Host header"));
+    }
+    Ok(())
 }
 
 /// Browsers name the page's origin; only pages of this machine may call, so that no page of the

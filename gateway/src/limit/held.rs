@@ -8,8 +8,8 @@
 //! there is room for what the gateway asks upstreams for itself, without which no tenant's tasks
 //! could be vouched for.
 //! Caveats: an answer that the gateway writes anew (lists, replies between revisions or under an id
-//! that the upstream wrote in another form) is not counted beside or after the one it was made of;
-//! nor is room that a buffer keeps for what may still come.
+//! that the upstream wrote in another form) is counted when it is there, not while it is written; nor
+//! is room that a buffer keeps for what may still come.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

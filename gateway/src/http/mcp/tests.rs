@@ -13,6 +13,33 @@ fn a_bearer_credential_is_read_strictly() {
 }
 
 #[test]
+fn a_request_names_one_host() {
+    let check = |version, uri: &str, hosts: &[&'static str]| {
+        let request = http::Request::builder().version(version).uri(uri);
+        let (mut head, ()) = request.body(()).unwrap().into_parts();
+        for host in hosts {
+            let host = HeaderValue::from_static(host);
+            head.headers.append(header::HOST, host);
+        }
+        check_host(&head).is_ok()
+    };
+    let (old, usual, later) = (
+        http::Version::HTTP_10,
+        http::Version::HTTP_11,
+        http::Version::HTTP_2,
+    );
+    assert!(check(usual, "/mcp", &["gateway.example.com"]));
+    assert!(check(usual, "http://gateway/mcp", &["gateway"]));
+    assert!(check(later, "http://gateway/mcp", &[]));
+    assert!(check(old, "/mcp", &[]));
+    assert!(!check(usual, "/mcp", &[]));
+    assert!(!check(later, "/mcp", &[]));
+    for version in [old, usual, later] {
+        assert!(!check(version, "http://gateway/mcp", &["a", "b"]));
+    }
+}
+
+#[test]
 fn only_pages_of_this_machine_may_call() {
     let check = |origin: &'static str| {
         let mut headers = HeaderMap::new();
