@@ -198,6 +198,11 @@ impl Reply {
         }
     }
 
+    /// The status, and `error.code`.
+    pub fn outcome(&self) -> Result<(u16, i64)> {
+        Ok((self.status.as_u16(), self.error_code()?))
+    }
+
     /// The only header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.get_all(name).iter();

@@ -65,6 +65,33 @@ pub fn request(envelope: &Envelope, key: &str, more: &str, body: &[u8]) -> Vec<u
     request
 }
 
+/// The header block of an HTTP/2 request as its client writes it, with these headers behind.
+pub fn h2_head(envelope: &Envelope, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let key = format!("Bearer {key}");
+    let mut headers = vec![
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":authority", "localhost"),
+        (":path", "/mcp/default/reports"),
+        ("authorization", key.as_str()),
+    ];
+    headers.extend(
+        envelope
+            .headers()
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str())),
+    );
+    headers.extend(more);
+    header_block(&headers)
+}
+
+/// A whole request on this stream.
+pub fn h2_request(stream: u32, envelope: &Envelope, key: &str) -> Vec<u8> {
+    let mut request = frame(HEADERS, END_HEADERS, stream, &h2_head(envelope, key, &[]));
+    request.extend(frame(DATA, END_STREAM, stream, &envelope.body()));
+    request
+}
+
 /// Headers of an HTTP/2 request, without compression.
 pub fn header_block(headers: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();

@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-use hangar_tests::client::{Client, Reply};
+use hangar_tests::client::Client;
 use hangar_tests::envelope::{Capabilities, Envelope, TASKS};
 use hangar_tests::manifests::Manifest;
 use hangar_tests::scripted::{Answer, mk_tool, tools};
@@ -22,10 +22,6 @@ async fn start() -> (Stack, Client) {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     (stack, alice)
-}
-
-fn outcome(reply: &Reply) -> (u16, i64) {
-    (reply.status.as_u16(), reply.error_code().unwrap())
 }
 
 fn headers(envelope: &Envelope) -> Vec<(String, String)> {
@@ -48,31 +44,31 @@ async fn the_first_failing_check_answers() {
         .meta(VERSION, json!("2025-11-25"));
     let fat = Bytes::from(vec![b'['; OVER_BOUND]);
     let reply = nobody.post(&headers(&mismatch), fat.clone()).await.unwrap();
-    assert_eq!(outcome(&reply), (401, -31009), "authentication");
+    assert_eq!(reply.outcome().unwrap(), (401, -31009), "authentication");
     let reply = alice.post(&headers(&mismatch), fat).await.unwrap();
-    assert_eq!(outcome(&reply), (413, -31010), "bound of the body");
+    assert_eq!(reply.outcome().unwrap(), (413, -31010), "bound of the body");
     let batch = Bytes::from([b"[", &mismatch.body()[..], b"]"].concat());
     let reply = alice.post(&headers(&mismatch), batch).await.unwrap();
-    assert_eq!(outcome(&reply), (400, -32600), "shape of the body");
+    assert_eq!(reply.outcome().unwrap(), (400, -32600), "shape of the body");
     let reply = alice
         .send(&mismatch.clone().without_meta(CAPABILITIES))
         .await
         .unwrap();
-    assert_eq!(outcome(&reply), (400, -32602), "envelope");
+    assert_eq!(reply.outcome().unwrap(), (400, -32602), "envelope");
     let reply = alice.send(&mismatch).await.unwrap();
-    assert_eq!(outcome(&reply), (400, -32020), "header agreement");
+    assert_eq!(reply.outcome().unwrap(), (400, -32020), "header agreement");
     let era = Envelope::get(&task)
         .without_header("mcp-protocol-version")
         .header("mcp-protocol-version", "2025-11-25")
         .meta(VERSION, json!("2025-11-25"))
         .capabilities(Capabilities::None);
     let reply = alice.send(&era).await.unwrap();
-    assert_eq!(outcome(&reply), (400, -32022), "era");
+    assert_eq!(reply.outcome().unwrap(), (400, -32022), "era");
     let undeclared = Envelope::get(&task).capabilities(Capabilities::None);
     let reply = alice.send(&undeclared).await.unwrap();
-    assert_eq!(outcome(&reply), (400, -32021), "capability");
+    assert_eq!(reply.outcome().unwrap(), (400, -32021), "capability");
     let reply = alice.get(&task).await.unwrap();
-    assert_eq!(outcome(&reply), (200, -32602), "ownership");
+    assert_eq!(reply.outcome().unwrap(), (200, -32602), "ownership");
     assert_eq!(stack.upstream.seen().len(), seen, "nothing went upstream");
 }
 
@@ -116,7 +112,7 @@ async fn a_tenant_over_its_rate_is_refused_before_its_body_is_read() {
     assert!(limited.header("retry-after").is_some());
     let stranger = alice.with_key("unknown-key-0123456789");
     let reply = stranger.send(&list).await.unwrap();
-    assert_eq!(outcome(&reply), (401, -31009));
+    assert_eq!(reply.outcome().unwrap(), (401, -31009));
     // Another tenant's rate is its own.
     carol.list_tools().await.unwrap().result().unwrap();
 }
@@ -155,7 +151,7 @@ async fn the_name_header_may_be_absent_or_encoded_and_never_different() {
         Envelope::call("echo", json!({})).without_header("mcp-name"),
     ] {
         let reply = alice.send(&wrong).await.unwrap();
-        assert_eq!(outcome(&reply), (400, -32020), "{wrong:?}");
+        assert_eq!(reply.outcome().unwrap(), (400, -32020), "{wrong:?}");
     }
     assert_eq!(stack.upstream.count("tasks/get"), 2);
 }
@@ -172,7 +168,7 @@ async fn follow_ups_without_the_extension_name_what_is_required() {
     ] {
         let undeclared = envelope.capabilities(Capabilities::None);
         let reply = alice.send(&undeclared).await.unwrap();
-        assert_eq!(outcome(&reply), (400, -32021));
+        assert_eq!(reply.outcome().unwrap(), (400, -32021));
         let message = reply.message().unwrap();
         let required = &message["error"]["data"]["requiredCapabilities"];
         assert!(required["extensions"][TASKS].is_object(), "{message}");
@@ -188,7 +184,7 @@ async fn methods_that_were_removed_or_are_not_built_are_unknown() {
     for method in ["tasks/list", "tasks/result", "resources/subscribe", "x/y"] {
         let envelope = Envelope::new(method, json!({"taskId": task}));
         let reply = alice.send(&envelope).await.unwrap();
-        assert_eq!(outcome(&reply), (404, -32601), "{method}");
+        assert_eq!(reply.outcome().unwrap(), (404, -32601), "{method}");
     }
     assert_eq!(stack.upstream.seen().len(), seen);
 }
@@ -206,14 +202,23 @@ async fn depth_size_and_batches_have_a_bound() {
     let call = Envelope::call("echo", json!({}));
     let send = async |body: Vec<u8>| alice.post(&headers(&call), body.into()).await.unwrap();
     send(nested(64).into()).await.result().unwrap();
-    assert_eq!(outcome(&send(nested(65).into()).await), (400, -32600));
-    assert_eq!(outcome(&send(nested(500_000).into()).await), (400, -32600));
+    assert_eq!(
+        send(nested(65).into()).await.outcome().unwrap(),
+        (400, -32600)
+    );
+    assert_eq!(
+        send(nested(500_000).into()).await.outcome().unwrap(),
+        (400, -32600)
+    );
     let batch = [b"[", &call.body()[..], b"]"].concat();
-    assert_eq!(outcome(&send(batch).await), (400, -32600));
-    assert_eq!(outcome(&send(b"[]".to_vec()).await), (400, -32600));
-    assert_eq!(outcome(&send(b"{".to_vec()).await), (400, -32700));
+    assert_eq!(send(batch).await.outcome().unwrap(), (400, -32600));
+    assert_eq!(send(b"[]".to_vec()).await.outcome().unwrap(), (400, -32600));
+    assert_eq!(send(b"{".to_vec()).await.outcome().unwrap(), (400, -32700));
     let fat = Envelope::call("echo", json!({"text": "a".repeat(OVER_BOUND)}));
-    assert_eq!(outcome(&send(fat.body().to_vec()).await), (413, -31010));
+    assert_eq!(
+        send(fat.body().to_vec()).await.outcome().unwrap(),
+        (413, -31010)
+    );
     assert_eq!(stack.upstream.count("tools/call"), 1);
 }
 
@@ -245,7 +250,7 @@ async fn the_upstream_gets_the_routing_headers_and_nothing_of_the_clients() {
     let wrong = differs.clone().header("mcp-param-region", "us");
     for wrong in [wrong, differs] {
         let reply = alice.send(&wrong).await.unwrap();
-        assert_eq!(outcome(&reply), (400, -32020));
+        assert_eq!(reply.outcome().unwrap(), (400, -32020));
     }
 
     stack.upstream.unscript("tools/call");

@@ -12,6 +12,7 @@ use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 const UNKNOWN_METHOD: i64 = -32601;
+const UNAVAILABLE: i64 = -31001;
 const DENIED: i64 = -31004;
 const UPSTREAM_PROTOCOL: i64 = -31008;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
@@ -455,6 +456,35 @@ async fn an_outage_is_no_verdict_and_a_refusal_of_any_code_is_one() {
         text_of(&ask_result(&alice, Era::Modern, echo("a")).await),
         "a"
     );
+}
+
+/// One question that hung held up all callers of all tenants for as long as its own caller waited.
+#[tokio::test]
+async fn an_upstream_that_does_not_say_what_it_speaks_is_not_waited_for_without_end() {
+    let stack = Stack::start_with(|object| match object.value()["kind"].as_str() {
+        Some("McpUpstream") => object.set("/spec/limits/requestTimeout", json!("120s")),
+        _ => object,
+    });
+    let stack = stack.await.unwrap();
+    let never = Gate::new();
+    let hung = never.clone();
+    let held = move |_: &_| Answer::built_in().held(&hung);
+    stack.upstream.script("server/discover", held);
+    let (alice, bob) = (stack.client(ALICE), stack.client(BOB));
+    let (first, second) = tokio::join!(
+        ask(&alice, Era::Modern, "prompts/list", json!({})),
+        ask(&bob, Era::Modern, "prompts/list", json!({})),
+    );
+    for reply in [first, second] {
+        assert_eq!(reply.error_code().unwrap(), UNAVAILABLE);
+    }
+    assert_eq!(
+        stack.upstream.count("server/discover"),
+        1,
+        "one question for both"
+    );
+    assert_eq!(stack.upstream.count("prompts/list"), 0);
+    never.open();
 }
 
 #[tokio::test]

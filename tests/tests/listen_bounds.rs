@@ -5,7 +5,7 @@
 use hangar_tests::envelope::Envelope;
 use hangar_tests::gateway::Gateway;
 use hangar_tests::open::Open;
-use hangar_tests::raw::{DATA, END_HEADERS, END_STREAM, HEADERS, Raw, frame, header_block};
+use hangar_tests::raw::{Raw, h2_request};
 use hangar_tests::scripted::Feed;
 use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
 use hangar_tests::wait;
@@ -53,23 +53,7 @@ fn too_much() -> Vec<Value> {
 /// A client that listens over HTTP/2, answers pings and takes no byte of any answer.
 async fn shut(gateway: &Gateway) -> Raw {
     let mut raw = Raw::connect_h2(gateway.mcp_address(), &SHUT).await.unwrap();
-    let (key, listen) = (format!("Bearer {BOB}"), listen());
-    let mut headers = vec![
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":authority", "localhost"),
-        (":path", PATH),
-        ("authorization", key.as_str()),
-    ];
-    headers.extend(
-        listen
-            .headers()
-            .iter()
-            .map(|(n, v)| (n.as_str(), v.as_str())),
-    );
-    let mut request = frame(HEADERS, END_HEADERS, 1, &header_block(&headers));
-    request.extend(frame(DATA, END_STREAM, 1, &listen.body()));
-    raw.say(&request).await.unwrap();
+    raw.say(&h2_request(1, &listen(), BOB)).await.unwrap();
     raw
 }
 

@@ -11,9 +11,7 @@ use hangar_tests::envelope::Envelope;
 use hangar_tests::gateway::{Gateway, Setup};
 use hangar_tests::open::Open;
 use hangar_tests::process::Signal;
-use hangar_tests::raw::{
-    DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, Raw, frame, header_block, request,
-};
+use hangar_tests::raw::{DATA, Frame, GOAWAY, Raw, h2_request, request};
 use hangar_tests::scripted::{Answer, Feed, Gate};
 use hangar_tests::stack::{ALICE, BOB, Stack};
 use hangar_tests::wait;
@@ -254,18 +252,7 @@ async fn told_to_end_with_nothing_in_flight_it_ends() {
 /// A call on this stream of an HTTP/2 connection.
 fn on_stream(stream: u32, id: &str) -> Vec<u8> {
     let call = Envelope::call("slow", json!({})).id(json!(id));
-    let key = format!("Bearer {ALICE}");
-    let mut headers = vec![
-        (":method", "POST"),
-        (":scheme", "http"),
-        (":authority", "localhost"),
-        (":path", PATH),
-        ("authorization", key.as_str()),
-    ];
-    headers.extend(call.headers().iter().map(|(n, v)| (n.as_str(), v.as_str())));
-    let mut bytes = frame(HEADERS, END_HEADERS, stream, &header_block(&headers));
-    bytes.extend(frame(DATA, END_STREAM, stream, &call.body()));
-    bytes
+    h2_request(stream, &call, ALICE)
 }
 
 /// Text of a stream's next data.

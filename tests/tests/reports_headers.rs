@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 
-use hangar_tests::client::{Client, Reply};
+use hangar_tests::client::Client;
 use hangar_tests::envelope::Envelope;
 use hangar_tests::manifests::{self, Manifest, mk_keys, mk_tenant, mk_upstream};
 use hangar_tests::open::Open;
@@ -28,10 +28,6 @@ async fn start() -> (Stack, Client) {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     (stack, alice)
-}
-
-fn outcome(reply: &Reply) -> (u16, i64) {
-    (reply.status.as_u16(), reply.error_code().unwrap())
 }
 
 // A session of one hop, on the other.
@@ -318,7 +314,7 @@ async fn a_method_or_a_revision_in_a_wrapper_is_refused() {
     ] {
         let call = Envelope::call("echo", json!({})).without_header(header);
         let reply = alice.send(&call.header(header, wrapped)).await.unwrap();
-        assert_eq!(outcome(&reply), (400, HEADER_MISMATCH), "{header}");
+        assert_eq!(reply.outcome().unwrap(), (400, HEADER_MISMATCH), "{header}");
     }
     assert_eq!(stack.upstream.seen().len(), before);
 }

@@ -25,10 +25,6 @@ async fn start() -> (Stack, Client) {
     (stack, alice)
 }
 
-fn outcome(reply: &Reply) -> (u16, i64) {
-    (reply.status.as_u16(), reply.error_code().unwrap())
-}
-
 fn names(listed: &Reply) -> BTreeSet<String> {
     let result = listed.result().unwrap();
     let tools = result["tools"].as_array().unwrap();
@@ -182,7 +178,7 @@ async fn a_key_with_two_values_is_refused_before_anything_happens() {
     let before = stack.upstream.seen().len();
     for (what, code, body) in messages().into_iter().chain(params()) {
         let reply = post(body).await;
-        assert_eq!(outcome(&reply), (400, code), "{what}: {reply:?}");
+        assert_eq!(reply.outcome().unwrap(), (400, code), "{what}: {reply:?}");
     }
     assert_eq!(stack.upstream.seen().len(), before, "no upstream was asked");
     // Alone, each of the two is judged as it should be.
@@ -190,7 +186,7 @@ async fn a_key_with_two_values_is_refused_before_anything_happens() {
     echo.result().unwrap();
     let drop = alice.call("drop", json!({})).await.unwrap();
     assert_eq!(
-        outcome(&drop),
+        drop.outcome().unwrap(),
         (200, INVALID_PARAMS),
         "as one that is not there"
     );
@@ -219,7 +215,7 @@ async fn a_task_id_with_two_values_reaches_neither_task() {
                 let envelope = Envelope::new(method, json!({"taskId": first}));
                 let reply = alice.post(envelope.headers(), body.into()).await.unwrap();
                 let what = format!("{method} {key}: {reply:?}");
-                assert_eq!(outcome(&reply), (400, INVALID_PARAMS), "{what}");
+                assert_eq!(reply.outcome().unwrap(), (400, INVALID_PARAMS), "{what}");
             }
         }
     }
@@ -310,7 +306,7 @@ async fn whatever_a_decision_is_taken_on_is_there_once() {
             let body = body.replace(one, &both);
             let reply = alice.post(envelope.headers(), body.clone().into()).await;
             let reply = reply.unwrap();
-            assert_eq!(outcome(&reply), (400, INVALID_PARAMS), "{body}");
+            assert_eq!(reply.outcome().unwrap(), (400, INVALID_PARAMS), "{body}");
         }
     }
     assert_eq!(stack.upstream.seen().len(), before);
@@ -343,7 +339,11 @@ async fn an_argument_with_two_values_is_refused_where_it_is_read_and_passes_unto
             .post(headers.headers(), whole("placed", &arguments).into())
             .await
             .unwrap();
-        assert_eq!(outcome(&reply), (400, HEADER_MISMATCH), "{arguments:.80}");
+        assert_eq!(
+            reply.outcome().unwrap(),
+            (400, HEADER_MISMATCH),
+            "{arguments:.80}"
+        );
     }
     assert_eq!(stack.upstream.count("tools/call"), 0);
     let headers = Envelope::call("echo", json!({}));
@@ -421,7 +421,7 @@ async fn callable(stack: &Stack, client: &Client, prefix: &str) -> BTreeSet<Stri
             through.insert(name);
         } else {
             assert_eq!(
-                (outcome(&reply), reached),
+                (reply.outcome().unwrap(), reached),
                 ((200, INVALID_PARAMS), 0),
                 "{name}"
             );

@@ -182,7 +182,7 @@ impl Listening<'_> {
         let ended = Answer::result(id, &listen::ended(id));
         let first = listen::acknowledged(id, &united(&parts), &missing);
         let listeners = &call.gateway.listeners;
-        if !tell(call, to, first).await {
+        if !leg::tell(call, to, first).await {
             return ended;
         }
         let mut over = std::pin::pin!(listeners.grown_old());
@@ -213,7 +213,7 @@ impl Listening<'_> {
                 .map(|list: &List| listen::changed(*list, id));
             let mut told = true;
             for message in std::iter::once(rest).chain(lists) {
-                told = told && tell(call, to, message).await;
+                told = told && leg::tell(call, to, message).await;
             }
             if !told {
                 break "client";
@@ -221,14 +221,6 @@ impl Listening<'_> {
         };
         tracing::info!(correlation = call.correlation, why, "listening ended");
         ended
-    }
-}
-
-/// Tells what counts as held until it is on its way.
-async fn tell(call: &Call<'_>, to: &mpsc::Sender<Bytes>, message: String) -> bool {
-    match leg::held(&call.caller.tenant.room, message) {
-        Some(message) => call.gateway.listeners.tell(to, message).await,
-        None => false,
     }
 }
 

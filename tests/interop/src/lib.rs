@@ -9,6 +9,7 @@ pub mod corpus;
 pub mod cross;
 pub mod differences;
 pub mod json;
+mod loopback;
 pub mod peer;
 pub mod readme;
 pub mod record;

@@ -77,10 +77,18 @@ const LOOKS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A message of ours, which counts as held; none where its tenant has no room for it.
-pub(super) fn held(room: &Arc<Room>, message: String) -> Option<Bytes> {
+fn held(room: &Arc<Room>, message: String) -> Option<Bytes> {
     let mut share = room.share();
     share.grow(message.len()).ok()?;
     Some(share.keep(message.into()))
+}
+
+/// Tells what counts as held until it is on its way; false where nobody takes it, or there is no room.
+pub(super) async fn tell(call: &Call<'_>, to: &mpsc::Sender<Bytes>, message: String) -> bool {
+    match held(&call.caller.tenant.room, message) {
+        Some(message) => call.gateway.listeners.tell(to, message).await,
+        None => false,
+    }
 }
 
 // === impl Leg ===
@@ -272,7 +280,7 @@ impl Teller<'_> {
             (grant, upstream) = (authority.grant, authority.upstream);
             if !same_tools && granted.lists.contains(&List::Tools) {
                 let message = listen::changed(List::Tools, self.call.request.id);
-                if !self.tell(message).await {
+                if !tell(self.call, self.to, message).await {
                     return End::Client;
                 }
             }
@@ -315,13 +323,6 @@ impl Teller<'_> {
     /// Hands over what is counted; false where its client is gone or takes nothing.
     async fn hand(&self, message: Bytes) -> bool {
         self.call.gateway.listeners.tell(self.to, message).await
-    }
-
-    async fn tell(&self, message: String) -> bool {
-        match held(&self.call.caller.tenant.room, message) {
-            Some(message) => self.hand(message).await,
-            None => false,
-        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hangar_ledger::UpstreamUid;
-use hangar_wire::Sha256Hex;
+use hangar_ledger::{Owner, UpstreamUid};
+use hangar_wire::{ObjectDigest, Sha256Hex};
 
 use crate::config::active::Caller;
 
@@ -31,25 +31,33 @@ const MOST: usize = 4096;
 
 impl Owners {
     pub(super) fn of(&self, caller: &Caller, uri: &str) -> Option<UpstreamUid> {
-        let owners = self.lock();
-        let found = owners.get(&key(caller, uri))?;
-        (found.at.elapsed() < REMEMBERED).then(|| found.upstream.clone())
+        self.of_key(
+            &key(&caller.tenant.digest, &caller.owner, uri),
+            Instant::now(),
+        )
     }
 
     pub(super) fn set(&self, caller: &Caller, uri: &str, upstream: &UpstreamUid) {
+        let key = key(&caller.tenant.digest, &caller.owner, uri);
+        self.set_key(key, upstream.clone(), Instant::now());
+    }
+
+    fn of_key(&self, key: &Sha256Hex, now: Instant) -> Option<UpstreamUid> {
+        let owners = self.lock();
+        let found = owners.get(key).filter(|found| found.is_fresh(now))?;
+        Some(found.upstream.clone())
+    }
+
+    fn set_key(&self, key: Sha256Hex, upstream: UpstreamUid, now: Instant) {
         let mut owners = self.lock();
         if owners.len() >= MOST {
-            owners.retain(|_, found| found.at.elapsed() < REMEMBERED);
+            owners.retain(|_, found| found.is_fresh(now));
         }
         // Full of what is fresh: it begins anew, which costs look-ups and nothing else.
         if owners.len() >= MOST {
             owners.clear();
         }
-        let found = Found {
-            upstream: upstream.clone(),
-            at: Instant::now(),
-        };
-        owners.insert(key(caller, uri), found);
+        owners.insert(key, Found { upstream, at: now });
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Sha256Hex, Found>> {
@@ -57,10 +65,20 @@ impl Owners {
     }
 }
 
-fn key(caller: &Caller, uri: &str) -> Sha256Hex {
-    let policy = &caller.tenant.digest;
-    let principal = caller.owner.principal.as_ref();
+// === impl Found ===
+
+impl Found {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < REMEMBERED
+    }
+}
+
+fn key(policy: &ObjectDigest, owner: &Owner, uri: &str) -> Sha256Hex {
+    let Owner { tenant, principal } = owner;
     // Debug quotes what a name may hold, so that no two callers make one text.
-    let text = format!("{policy:?} {:?} {principal:?} {uri}", caller.owner.tenant);
+    let text = format!("{policy:?} {tenant:?} {principal:?} {uri}");
     Sha256Hex::of(text.as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

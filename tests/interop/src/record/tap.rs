@@ -2,7 +2,6 @@
 //! copy is kept.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -13,23 +12,20 @@ use hangar_tests::wait;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{HeaderMap, HeaderName};
-use hyper::service::service_fn;
 use hyper::{Request, Response, Uri};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use hyper_util::rt::TokioExecutor;
 
 use crate::corpus::{Answer, Ask, Exchange};
+use crate::loopback::Loopback;
 
 /// In front of one server; closed when dropped.
 #[derive(Debug)]
 pub(super) struct Tap {
-    address: SocketAddr,
+    listening: Loopback,
     path: String,
     shared: Arc<Shared>,
-    _stop: DropGuard,
 }
 
 #[derive(Debug)]
@@ -81,23 +77,21 @@ impl Tap {
             server,
             kept: Mutex::default(),
         });
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
-        let stop = CancellationToken::new();
-        let (to, stopped) = (Arc::clone(&shared), stop.clone());
-        tokio::spawn(async move {
-            stopped.run_until_cancelled(accept(&listener, &to)).await;
-        });
+        let to = Arc::clone(&shared);
+        let listening = Loopback::serve(move |request| {
+            let shared = Arc::clone(&to);
+            async move { pass(request, &shared).await }
+        })
+        .await?;
         Ok(Self {
-            address,
+            listening,
             path,
             shared,
-            _stop: stop.drop_guard(),
         })
     }
 
     pub(super) fn url(&self) -> String {
-        format!("http://{}{}", self.address, self.path)
+        format!("http://{}{}", self.listening.address(), self.path)
     }
 
     /// What was kept since the last time, once everything has come to its end.
@@ -113,22 +107,6 @@ impl Tap {
         let answered = kept.into_iter().filter(|one| one.answer.is_some());
         answered.map(|one| one.exchange(run)).collect()
     }
-}
-
-async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(serve(stream, Arc::clone(shared)));
-    }
-}
-
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { pass(request, &shared).await }
-    });
-    let http = hyper::server::conn::http1::Builder::new();
-    // A client that leaves ends here as an error.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn pass(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Response<Copied>> {

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -16,21 +15,17 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
 use hyper::body::{Frame, Incoming};
 use hyper::header::HeaderMap;
-use hyper::service::service_fn;
 use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::corpus::{Answer, Ask, Exchange, Recording};
 use crate::json;
+use crate::loopback::Loopback;
 
 /// One recorded server.
 #[derive(Debug)]
 pub(super) struct Upstream {
-    address: SocketAddr,
+    server: Loopback,
     shared: Arc<Mutex<State>>,
-    _stop: DropGuard,
 }
 
 /// A request as it arrived.
@@ -67,22 +62,17 @@ impl Upstream {
             }
         }
         let shared = Arc::new(Mutex::new(state));
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
-        let stop = CancellationToken::new();
-        let (to, stopped) = (Arc::clone(&shared), stop.clone());
-        tokio::spawn(async move {
-            stopped.run_until_cancelled(accept(&listener, &to)).await;
-        });
-        Ok(Self {
-            address,
-            shared,
-            _stop: stop.drop_guard(),
+        let to = Arc::clone(&shared);
+        let server = Loopback::serve(move |request| {
+            let shared = Arc::clone(&to);
+            async move { respond(request, &shared).await }
         })
+        .await?;
+        Ok(Self { server, shared })
     }
 
     pub(super) fn url(&self) -> String {
-        format!("http://{}/mcp", self.address)
+        format!("http://{}/mcp", self.server.address())
     }
 
     /// From now on this exchange is on.
@@ -100,22 +90,6 @@ impl Upstream {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-async fn accept(listener: &TcpListener, shared: &Arc<Mutex<State>>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(serve(stream, Arc::clone(shared)));
-    }
-}
-
-async fn serve(stream: TcpStream, shared: Arc<Mutex<State>>) {
-    let service = service_fn(move |request| {
-        let shared = Arc::clone(&shared);
-        async move { respond(request, &shared).await }
-    });
-    let http = hyper::server::conn::http1::Builder::new();
-    // A peer that leaves an open stream ends here as an error.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond(request: Request<Incoming>, shared: &Mutex<State>) -> Result<Response<Body>> {
