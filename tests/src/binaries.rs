@@ -1,5 +1,6 @@
 //! Builds binaries, so that they are as new as the program that starts them.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
@@ -16,7 +17,15 @@ pub fn build(packages: &[&str]) -> Result<()> {
     let target = folder.parent().context("there is no target folder")?;
     // Set by `cargo run`; the toolchain then is the one that built this program.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let mut build = Command::new(cargo);
+    // What `cargo run` tells this program about itself would make crates build anew whose build
+    // scripts look at such variables.
+    for (name, _) in std::env::vars_os() {
+        if is_of_package(&name) {
+            build.env_remove(name);
+        }
+    }
+    let status = build
         .arg("build")
         .args(packages.iter().flat_map(|package| ["--package", package]))
         .arg("--manifest-path")
@@ -28,6 +37,12 @@ pub fn build(packages: &[&str]) -> Result<()> {
         .context("cargo cannot be started: install Rust from https://rustup.rs")?;
     ensure!(status.success(), "the binaries cannot be built, see above");
     Ok(())
+}
+
+/// Whether `cargo run` sets this to say which package it runs.
+fn is_of_package(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
 }
 
 /// Cargo names the folder of its default profile `debug`; other folders bear the profile's name.

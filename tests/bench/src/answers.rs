@@ -1,6 +1,6 @@
 //! What the upstream says: a correct little MCP server with tasks, every result prepared.
 //!
-//! Stateless: each task tool makes one task, whose id is the tool's name.
+//! Stateless: the id of a task is the name of its tool, and what the caller asks to put behind it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 /// Prepared results.
 #[derive(Debug)]
 pub(crate) struct Answers {
-    /// By method, and the tool or task that it is about.
+    /// By method, and the tool that it is about; where it is about a task, without the brace that
+    /// opens it.
     results: BTreeMap<(&'static str, &'static str), Bytes>,
     unknown: Bytes,
 }
@@ -38,6 +39,24 @@ struct Params<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(borrow)]
     task_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    arguments: Option<Arguments<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Arguments<'a> {
+    /// Tells one task of a tool from another.
+    #[serde(borrow)]
+    task: Option<Cow<'a, str>>,
+}
+
+/// A JSON value in two pieces.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// `result` or `error`.
+    pub(crate) member: &'static str,
+    pub(crate) head: String,
+    pub(crate) rest: Bytes,
 }
 
 /// A tool that answers at once, a line.
@@ -51,6 +70,8 @@ pub(crate) const TASK_SMALL: &str = "task-small";
 /// The same with a result of 1 MB.
 pub(crate) const TASK_LARGE: &str = "task-large";
 
+/// Between the tool's name and what tells its tasks apart.
+const BEHIND: char = '.';
 const LARGE_BYTES: usize = 1_000_000;
 /// Tools that nobody calls: a contract is one of a usual list.
 const OTHER_TOOLS: usize = 15;
@@ -65,33 +86,63 @@ impl Answers {
         let results = [
             (("server/discover", ""), discover()),
             (("tools/list", ""), list()),
-            (("tools/call", TASK_WORKING), handle(TASK_WORKING)),
-            (("tools/call", TASK_SMALL), handle(TASK_SMALL)),
-            (("tools/call", TASK_LARGE), handle(TASK_LARGE)),
-            (("tasks/get", TASK_WORKING), task(TASK_WORKING, "working")),
-            (("tasks/get", TASK_SMALL), completed(TASK_SMALL, &small)),
-            (("tasks/get", TASK_LARGE), completed(TASK_LARGE, &large)),
-            (("tools/call", SMALL), small),
-            (("tools/call", LARGE), large),
+            (("tools/call", SMALL), small.clone()),
+            (("tools/call", LARGE), large.clone()),
         ];
+        let of_tasks = [
+            (("tools/call", TASK_WORKING), handle()),
+            (("tools/call", TASK_SMALL), handle()),
+            (("tools/call", TASK_LARGE), handle()),
+            (("tasks/get", TASK_WORKING), task("working")),
+            (("tasks/get", TASK_SMALL), completed(&small)),
+            (("tasks/get", TASK_LARGE), completed(&large)),
+        ];
+        let whole = results.map(|(key, value)| (key, Bytes::from(value.to_string())));
+        let parts = of_tasks.map(|(key, value)| (key, Bytes::from(behind(&value))));
         let error = json!({"code": -32602, "message": "this upstream has no such answer"});
         Self {
-            results: results
-                .map(|(key, value)| (key, Bytes::from(value.to_string())))
-                .into(),
+            results: whole.into_iter().chain(parts).collect(),
             unknown: Bytes::from(error.to_string()),
         }
     }
 
-    /// `result` or `error`, and its value.
-    pub(crate) fn to(&self, request: &Request<'_>) -> (&'static str, Bytes) {
-        let Params { name, task_id } = &request.params;
-        let about = name.as_deref().or(task_id.as_deref()).unwrap_or_default();
-        match self.results.get(&(&*request.method, about)) {
-            Some(result) => ("result", result.clone()),
-            None => ("error", self.unknown.clone()),
+    pub(crate) fn to(&self, request: &Request<'_>) -> Said {
+        let Params {
+            name,
+            task_id,
+            arguments,
+        } = &request.params;
+        let asked = name.as_deref().or(task_id.as_deref()).unwrap_or_default();
+        let tool = asked.split_once(BEHIND).map_or(asked, |(tool, _)| tool);
+        let Some(rest) = self.results.get(&(&*request.method, tool)) else {
+            return Said {
+                member: "error",
+                head: String::new(),
+                rest: self.unknown.clone(),
+            };
+        };
+        let number = arguments.as_ref().and_then(|given| given.task.as_deref());
+        let id = match (&*request.method, number) {
+            ("tasks/get", _) => asked.to_owned(),
+            ("tools/call", Some(number)) => task_id_of(tool, number),
+            _ => String::new(),
+        };
+        let head = if id.is_empty() {
+            id
+        } else {
+            format!(r#"{{"taskId":{}"#, Value::from(id))
+        };
+        Said {
+            member: "result",
+            head,
+            rest: rest.clone(),
         }
     }
+}
+
+/// The id of one of a tool's tasks.
+pub(crate) fn task_id_of(tool: &str, number: &str) -> String {
+    format!("{tool}{BEHIND}{number}")
 }
 
 fn discover() -> Value {
@@ -141,21 +192,27 @@ fn tool_result(text: &str) -> Value {
     })
 }
 
-fn handle(id: &str) -> Value {
-    let mut handle = task(id, "working");
+fn handle() -> Value {
+    let mut handle = task("working");
     handle["resultType"] = json!("task");
     handle
 }
 
-fn completed(id: &str, result: &Value) -> Value {
-    let mut completed = task(id, "completed");
+fn completed(result: &Value) -> Value {
+    let mut completed = task("completed");
     completed["result"] = result.clone();
     completed
 }
 
-fn task(id: &str, status: &str) -> Value {
+/// Polled as fast as it goes, so its interval is none.
+fn task(status: &str) -> Value {
     json!({
-        "resultType": "complete", "taskId": id, "status": status, "createdAt": CREATED,
-        "lastUpdatedAt": CREATED, "ttlMs": 900_000, "pollIntervalMs": 50,
+        "resultType": "complete", "status": status, "createdAt": CREATED, "lastUpdatedAt": CREATED,
+        "ttlMs": 900_000, "pollIntervalMs": 0,
     })
+}
+
+/// What stands behind `{"taskId":".."`.
+fn behind(value: &Value) -> String {
+    value.to_string().replacen('{', ",", 1)
 }

@@ -50,7 +50,7 @@ impl Case {
         }
     }
 
-    /// The request; `task` is the id that [`Case::task_tool`] led to.
+    /// The request; `task` is the id of one that [`Case::task_tool`] led to.
     pub(crate) fn request(self, task: &str) -> Envelope {
         let call = |tool| Envelope::call(tool, json!({"text": "how are sales?"}));
         match self {

@@ -1,7 +1,6 @@
 //! The load: workers with one kept connection each, calling again and again.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -27,12 +26,7 @@ pub(crate) struct Target {
 
 /// Workers that are connected.
 #[derive(Debug)]
-pub(crate) struct Workers {
-    target: Arc<Target>,
-    /// What every answer must be, byte for byte.
-    expected: Bytes,
-    connections: Vec<Connection>,
-}
+pub(crate) struct Workers(Vec<Worker>);
 
 /// What a round of all workers came to.
 #[derive(Debug, Default)]
@@ -44,11 +38,19 @@ pub(crate) struct Round {
 }
 
 #[derive(Debug)]
+struct Worker {
+    target: Target,
+    /// What every answer must be, byte for byte.
+    expected: Bytes,
+    connection: Connection,
+}
+
+#[derive(Debug)]
 struct Connection(SendRequest<Full<Bytes>>);
 
 /// A worker after its round.
 struct Worked {
-    connection: Connection,
+    worker: Worker,
     latencies: Vec<Duration>,
     error: Option<anyhow::Error>,
 }
@@ -93,16 +95,17 @@ impl Target {
 // === impl Workers ===
 
 impl Workers {
-    pub(crate) async fn connect(target: Target, expected: &Bytes, count: usize) -> Result<Self> {
-        let mut connections = Vec::with_capacity(count);
-        for _ in 0..count {
-            connections.push(Connection::open(target.address).await?);
+    /// One worker for each call and the answer that it must get.
+    pub(crate) async fn connect(calls: Vec<(Target, Bytes)>) -> Result<Self> {
+        let mut workers = Vec::with_capacity(calls.len());
+        for (target, expected) in calls {
+            workers.push(Worker {
+                connection: Connection::open(target.address).await?,
+                target,
+                expected,
+            });
         }
-        Ok(Self {
-            target: Arc::new(target),
-            expected: expected.clone(),
-            connections,
-        })
+        Ok(Self(workers))
     }
 
     /// Lets every worker call until the time is over; a call that has begun is ended.
@@ -110,11 +113,10 @@ impl Workers {
     /// Guarantees: an error if a single call failed; it says how many workers met one, and the first.
     pub(crate) async fn round(&mut self, time: Duration) -> Result<Round> {
         let began = Instant::now();
-        let workers = self.connections.len();
+        let workers = self.0.len();
         let mut running = JoinSet::new();
-        for connection in self.connections.drain(..) {
-            let (target, expected) = (Arc::clone(&self.target), self.expected.clone());
-            running.spawn(work(connection, target, expected, began + time));
+        for worker in self.0.drain(..) {
+            running.spawn(work(worker, began + time));
         }
         let ended = tokio::time::timeout(time + wait::PATIENCE, running.join_all()).await;
         let ended = ended.with_context(|| {
@@ -126,7 +128,7 @@ impl Workers {
         for worked in ended {
             latencies.extend(worked.latencies);
             errors.extend(worked.error);
-            self.connections.push(worked.connection);
+            self.0.push(worked.worker);
         }
         let failed = errors.len();
         if let Some(first) = errors.into_iter().next() {
@@ -137,17 +139,17 @@ impl Workers {
 }
 
 /// Calls until `until` or the first error.
-async fn work(
-    mut connection: Connection,
-    target: Arc<Target>,
-    expected: Bytes,
-    until: Instant,
-) -> Worked {
+async fn work(mut worker: Worker, until: Instant) -> Worked {
     let mut latencies = Vec::new();
     let mut began = Instant::now();
     let mut error = None;
     while began < until {
-        if let Err(failed) = connection.call(&target, &expected).await {
+        let Worker {
+            target,
+            expected,
+            connection,
+        } = &mut worker;
+        if let Err(failed) = connection.call(target, expected).await {
             error = Some(failed);
             break;
         }
@@ -156,7 +158,7 @@ async fn work(
         began = ended;
     }
     Worked {
-        connection,
+        worker,
         latencies,
         error,
     }

@@ -26,9 +26,9 @@ impl Report {
                 let load = fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
                 let load: Vec<_> = load.split(' ').take(3).collect();
                 Ok(format!(
-                    "{} CPUs, load average {}; {time:?} through the gateway and {time:?} directly \
-                     for each line\n\n\
-                     {:<20} {:>4} {:>9} {:>9} {:>6} {:>11} {:>9} {:>9} {:>8}\n",
+                    "{} CPUs, load average {}; {time:?} through the gateway, {time:?} through a \
+                     bare relay and {time:?} directly for each line\n\n\
+                     {:<20} {:>4} {:>9} {:>9} {:>6} {:>7} {:>11} {:>8} {:>9} {:>9} {:>8}\n",
                     std::thread::available_parallelism()?,
                     load.join(" "),
                     "call",
@@ -36,7 +36,9 @@ impl Report {
                     "calls/s",
                     "direct/s",
                     "ratio",
+                    "of bare",
                     "CPU us/call",
+                    "bare CPU",
                     "p50 us",
                     "p99 us",
                     "RSS MiB",
@@ -55,7 +57,9 @@ impl Report {
                     rps,
                     direct_rps,
                     ratio,
+                    bare_ratio,
                     cpu_us_per_call,
+                    bare_cpu_us_per_call,
                     p50_us,
                     p99_us,
                     rss_bytes,
@@ -63,7 +67,8 @@ impl Report {
                 let mebibytes = rss_bytes >> 20;
                 Ok(format!(
                     "{name:<20} {concurrency:>4} {rps:>9.0} {direct_rps:>9.0} {ratio:>6.3} \
-                     {cpu_us_per_call:>11.1} {p50_us:>9} {p99_us:>9} {mebibytes:>8}\n"
+                     {bare_ratio:>7.3} {cpu_us_per_call:>11.1} {bare_cpu_us_per_call:>8.1} \
+                     {p50_us:>9} {p99_us:>9} {mebibytes:>8}\n"
                 ))
             }
         }

@@ -1,6 +1,7 @@
 //! From the command line to the exit code.
 
 use std::io::{Write, stdout};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,20 +13,22 @@ use tokio::runtime::Runtime;
 use crate::case::Case;
 use crate::report::Report;
 use crate::stage::Stage;
-use crate::{measure, upstream};
+use crate::{measure, relay, upstream};
 
-/// Measures the shipped gateway beside direct calls to the same upstream.
+/// Measures the shipped gateway beside direct calls to the same upstream, and beside a bare relay of
+/// the same HTTP stack that copies what it is sent.
 ///
 /// The load is closed: each worker has one connection and sends its next call when it has the
 /// answer to the last, so latencies are those at the throughput reached, not at a rate asked for.
-/// Gateway, upstream and load share this machine: compare ratios and CPU a call, not calls a second.
+/// Gateway, relay, upstream and load share this machine: compare ratios and CPU a call, not calls a second.
 #[derive(Debug, Parser)]
 #[command(name = "cargo bench-relay", bin_name = "cargo bench-relay --", version)]
 pub(crate) struct Args {
     /// One JSON object a line instead of a table
     #[arg(long)]
     json: bool,
-    /// Seconds of load through the gateway for each figure, and as many of direct load
+    /// Seconds of load through the gateway for each figure, as many through the bare relay, and as many
+    /// directly
     #[arg(long, value_name = "N", default_value = "3", value_parser = seconds)]
     seconds: Duration,
     /// Measure only this; may be repeated
@@ -37,6 +40,9 @@ pub(crate) struct Args {
     /// Serve as the upstream instead
     #[arg(long, hide = true)]
     upstream: bool,
+    /// Serve as the bare relay of this upstream instead
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    relay: Option<SocketAddr>,
 }
 
 /// Guarantees: whatever was started has ended when this returns.
@@ -46,6 +52,8 @@ pub(crate) fn run(args: Args) -> ExitCode {
         .and_then(|runtime| {
             if args.upstream {
                 runtime.block_on(upstream::serve())
+            } else if let Some(upstream) = args.relay {
+                runtime.block_on(relay::serve(upstream))
             } else {
                 binaries::build(&["hangar-operator", "hangar-gateway"])?;
                 runtime.block_on(measure_all(args))
@@ -67,6 +75,7 @@ async fn measure_all(args: Args) -> Result<()> {
         only,
         concurrency,
         upstream: _,
+        relay: _,
     } = args;
     let report = if json { Report::Json } else { Report::Table };
     let mut out = stdout();
@@ -74,7 +83,7 @@ async fn measure_all(args: Args) -> Result<()> {
     let wanted = |case: &Case| only.is_empty() || only.contains(case);
     for case in Case::value_variants().iter().copied().filter(wanted) {
         // Each case has a gateway of its own, so that its memory is not what an earlier one left.
-        let mut stage = Stage::set(case).await.context(case.name())?;
+        let mut stage = Stage::set().await.context(case.name())?;
         for &workers in &concurrency {
             let figures = measure::cell(&mut stage, case, workers.into(), seconds)
                 .await

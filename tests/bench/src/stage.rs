@@ -13,16 +13,19 @@ use tempfile::TempDir;
 
 use crate::case::Case;
 use crate::load::Target;
-use crate::upstream::Upstream;
+use crate::peer::Peer;
 
-/// An upstream, an operator, and a gateway with one tenant; all end when this is dropped.
+/// An upstream, a bare relay, an operator, and a gateway with one tenant; all end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Stage {
     gateway: Gateway,
     _operator: Operator,
-    upstream: Upstream,
-    /// The id of the task that the case is about; empty when it is about none.
-    task: String,
+    bare: Peer,
+    upstream: Peer,
+    /// The caller, for tasks to be born.
+    client: Client,
+    /// Ids of the tasks that the case is about.
+    tasks: Vec<String>,
     _folder: TempDir,
 }
 
@@ -34,14 +37,16 @@ const UNLIMITED: u32 = 1_000_000;
 // === impl Stage ===
 
 impl Stage {
-    /// Returns once the gateway serves; the case's task is born by then.
-    pub(crate) async fn set(case: Case) -> Result<Self> {
+    /// Returns once the gateway serves.
+    pub(crate) async fn set() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("hangar-bench-").tempdir()?;
-        let upstream = Upstream::start(folder.path()).await?;
+        let upstream = Peer::start("upstream", &["--upstream"], folder.path()).await?;
+        let address = upstream.address().to_string();
+        let bare = Peer::start("relay", &["--relay", &address], folder.path()).await?;
         let manifests = folder.path().join("manifests");
         std::fs::create_dir(&manifests)?;
         let objects = [
-            mk_upstream(NAME, &format!("http://{}/mcp", upstream.address())),
+            mk_upstream(NAME, &format!("http://{address}/mcp")),
             mk_tenant("acme")
                 .grants(NAME)
                 .set("/spec/limits/requestsPerSecond", json!(UNLIMITED))
@@ -55,39 +60,57 @@ impl Stage {
         operator.programmed(stack::REPORTS).await?;
         gateway.ready().await?;
         let client = gateway.client_of("default", NAME).with_key(KEY);
-        let task = birth(case, &client).await?;
         Ok(Self {
             gateway,
             _operator: operator,
+            bare,
             upstream,
-            task,
+            client,
+            tasks: Vec::new(),
             _folder: folder,
         })
     }
 
+    /// Each worker asks about a task of its own: polls of one task share what they ask.
+    ///
+    /// Guarantees: there are as many ids as workers, empty where the case is about no task.
+    pub(crate) async fn tasks(&mut self, case: Case, workers: usize) -> Result<Vec<String>> {
+        let Some(tool) = case.task_tool() else {
+            return Ok(vec![String::new(); workers]);
+        };
+        for number in self.tasks.len()..workers {
+            let arguments = json!({"task": number.to_string()});
+            let task = self.client.start_task(tool, arguments).await?;
+            self.tasks.push(task);
+        }
+        Ok(self.tasks[..workers].to_vec())
+    }
+
     /// The case's call to the gateway.
-    pub(crate) fn through_gateway(&self, case: Case) -> Result<Target> {
+    pub(crate) fn through_gateway(&self, case: Case, task: &str) -> Result<Target> {
         let address = self.gateway.mcp_address();
         let address: SocketAddr = address.parse().context("address of the gateway")?;
         let envelope = case
-            .request(&self.task)
+            .request(task)
             .header("authorization", &format!("Bearer {KEY}"));
         Target::new(address, &format!("/mcp/default/{NAME}"), &envelope)
     }
 
     /// The same call to the upstream.
-    pub(crate) fn direct(&self, case: Case) -> Result<Target> {
-        Target::new(self.upstream.address(), "/mcp", &case.request(&self.task))
+    pub(crate) fn direct(&self, case: Case, task: &str) -> Result<Target> {
+        Target::new(self.upstream.address(), "/mcp", &case.request(task))
+    }
+
+    /// The same call to the bare relay.
+    pub(crate) fn through_bare(&self, case: Case, task: &str) -> Result<Target> {
+        Target::new(self.bare.address(), "/mcp", &case.request(task))
+    }
+
+    pub(crate) fn bare_pid(&mut self) -> u32 {
+        self.bare.pid()
     }
 
     pub(crate) fn gateway_pid(&mut self) -> u32 {
         self.gateway.process().pid()
-    }
-}
-
-async fn birth(case: Case, client: &Client) -> Result<String> {
-    match case.task_tool() {
-        Some(tool) => client.start_task(tool, json!({})).await,
-        None => Ok(String::new()),
     }
 }

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use serde_json::Value;
 
-use crate::answers::{Answers, Request};
+use crate::answers::{Answers, Request, Said, task_id_of};
 use crate::case::Case;
 use crate::load::{Round, Target, Workers};
-use crate::measure::{figures, percentile};
+use crate::measure::{Spent, figures, percentile};
 use crate::procfs;
 use crate::report::Report;
 use crate::run::Args;
@@ -41,13 +41,18 @@ fn figures_are_of_all_rounds_together() {
         latencies: millis([1; 16]),
         elapsed: Duration::from_secs(2),
     };
-    let cpu = Duration::from_millis(1);
-    let figures = figures("call-small", 7, relayed, &straight, cpu, 5 << 20).unwrap();
+    let copied = Round {
+        latencies: millis([1; 8]),
+        elapsed: Duration::from_secs(2),
+    };
+    let relayed = Spent(relayed, Duration::from_millis(1));
+    let copied = Spent(copied, Duration::from_millis(2));
+    let figures = figures("call-small", 7, relayed, &copied, &straight, 5 << 20).unwrap();
     let line = Report::Json.row(&figures).unwrap();
     assert_eq!(
         line,
         "{\"name\":\"call-small\",\"concurrency\":7,\"rps\":2.0,\"direct_rps\":8.0,\"ratio\":0.25,\
-         \"cpu_us_per_call\":250.0,\"p50_us\":3000,\"p99_us\":9000,\"rss_bytes\":5242880}\n"
+         \"bare_ratio\":0.5,\"cpu_us_per_call\":250.0,\"bare_cpu_us_per_call\":250.0,\"p50_us\":3000,\"p99_us\":9000,\"rss_bytes\":5242880}\n"
     );
     let row = Report::Table.row(&figures).unwrap();
     let head = Report::Table.head(Duration::from_secs(3)).unwrap();
@@ -60,7 +65,8 @@ fn a_round_without_a_call_is_no_figure() {
         latencies: Vec::new(),
         elapsed: Duration::from_secs(1),
     };
-    let error = figures("call-1mb", 1, round(), &round(), Duration::ZERO, 0).unwrap_err();
+    let spent = || Spent(round(), Duration::ZERO);
+    let error = figures("call-1mb", 1, spent(), &spent(), &round(), 0).unwrap_err();
     assert!(error.to_string().contains("more seconds"), "{error}");
 }
 
@@ -85,11 +91,14 @@ fn this_process_has_used_time_and_memory() {
 fn every_case_has_an_answer_of_the_size_that_it_promises() {
     let answers = Answers::prepare();
     for case in Case::value_variants() {
-        let task = case.task_tool().unwrap_or_default();
-        let (member, value) = answer(&answers, &case.request(task).body());
+        let task = case.task_tool().map(|tool| task_id_of(tool, "3"));
+        let request = case.request(&task.clone().unwrap_or_default());
+        let (member, value) = answer(&answers, &request.body());
         assert_eq!(member, "result", "{}", case.name());
         let is_large = value.len() > 1_000_000;
         assert_eq!(is_large, case.name().ends_with("1mb"), "{}", case.name());
+        let value: Value = serde_json::from_str(&value).unwrap();
+        assert_eq!(value["taskId"].as_str(), task.as_deref(), "{}", case.name());
     }
 }
 
@@ -98,7 +107,7 @@ fn what_the_upstream_does_not_know_is_an_error() {
     let request = br#"{"jsonrpc":"2.0","id":"x","method":"tasks/get","params":{"taskId":"none"}}"#;
     let (member, value) = answer(&Answers::prepare(), &Bytes::from_static(request));
     assert_eq!(member, "error");
-    let error: Value = serde_json::from_slice(&value).unwrap();
+    let error: Value = serde_json::from_str(&value).unwrap();
     assert_eq!(error["code"], -32602);
 }
 
@@ -155,9 +164,12 @@ async fn one_answer_that_is_not_the_expected_one_fails_the_round() {
         ),
     ] {
         let envelope = Case::CallSmall.request("");
-        let target = Target::new(mk_peer(response), "/mcp", &envelope).unwrap();
-        let expected = Bytes::from_static(b"right");
-        let mut workers = Workers::connect(target, &expected, 2).await.unwrap();
+        let peer = mk_peer(response);
+        let call = || {
+            let target = Target::new(peer, "/mcp", &envelope).unwrap();
+            (target, Bytes::from_static(b"right"))
+        };
+        let mut workers = Workers::connect(vec![call(), call()]).await.unwrap();
         let round = workers.round(Duration::from_millis(20)).await;
         match (round, said) {
             (Ok(round), None) => assert!(round.latencies.len() >= 2),
@@ -171,7 +183,8 @@ async fn one_answer_that_is_not_the_expected_one_fails_the_round() {
     }
 }
 
-fn answer(answers: &Answers, body: &Bytes) -> (&'static str, Bytes) {
+fn answer(answers: &Answers, body: &Bytes) -> (&'static str, String) {
     let request: Request<'_> = serde_json::from_slice(body).unwrap();
-    answers.to(&request)
+    let Said { member, head, rest } = answers.to(&request);
+    (member, head + std::str::from_utf8(&rest).unwrap())
 }

@@ -8,7 +8,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hangar-bench");
-const MEMBERS: [&str; 9] = [
+const MEMBERS: [&str; 11] = [
+    "bare_cpu_us_per_call",
+    "bare_ratio",
     "concurrency",
     "cpu_us_per_call",
     "direct_rps",
