@@ -219,6 +219,15 @@ impl<'a> Relayed<'a> {
             message,
         })
     }
+
+    /// The same for another request, whose id the message does not bear.
+    #[must_use]
+    pub fn under_another_id(self) -> Self {
+        Self {
+            echo: Echo::Loose,
+            ..self
+        }
+    }
 }
 
 // === impl Answer ===

@@ -10,6 +10,7 @@ mod events;
 pub mod exchange;
 pub mod listen;
 pub mod pins;
+pub mod polls;
 pub mod session;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ pub struct Runtime {
     pub cancels: Cancels,
     pub contracts: contracts::Contracts,
     pub pins: pins::Known,
+    pub polls: polls::Polls,
     pub resources: Remembered,
     pub eras: era::Eras,
     pub sessions: session::Sessions,

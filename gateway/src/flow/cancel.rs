@@ -26,6 +26,7 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
     if !entry.is_live() {
         return Ok(ack);
     }
+    section.upstream.runtime.polls.forget(&task);
     let key = entry.key.clone();
     let decided = section
         .governor

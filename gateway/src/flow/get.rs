@@ -1,31 +1,38 @@
 //! `tasks/get`: status, and the payload once the contract is verified.
 
-use bytes::Bytes;
 use hangar_ledger::{Entry, Sight, TaskId};
 use hangar_relay::method::Method;
 use hangar_relay::wire::WireError;
 use hangar_wire::Admission;
-use serde_json::value::RawValue;
 
 use super::access::Role;
-use super::observe::{Observed, from_ledger, observe, settled};
+use super::observe::{Asker, Observed, Said, from_ledger, observe, settled, still_working};
 use super::section::Section;
-use super::{Answer, Call, Outcome, Relayed, wire_status};
+use super::{Answer, Call, Outcome, wire_status};
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let task = call.task_id()?;
-    let (meta, admission) = (call.params.meta.raw.to_owned(), call.admission());
+    let (asker, admission) = (Asker::of(&call.params.meta), call.admission());
     call.section()
-        .detached(move |section| get(section, task, meta, admission))
+        .detached(move |section| get(section, task, asker, Why::Poll(admission)))
         .await
+}
+
+/// Why the state of a task is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The client asks. It may ask sooner than the upstream wants to be asked.
+    Poll(Admission),
+    /// The upstream says that there is news.
+    News,
 }
 
 /// The state of a task as this client may see it.
 pub async fn get(
     section: Section,
     task: TaskId,
-    meta: Box<RawValue>,
-    admission: Admission,
+    asker: Asker,
+    why: Why,
 ) -> Result<Answer, WireError> {
     let (entry, role) = section.find(Method::TasksGet, &task).await?.into_parts();
     let entry = section.at_this_time(entry).await?;
@@ -36,16 +43,26 @@ pub async fn get(
         section.count_refusal(Method::TasksGet, error.reason);
         return Err(error);
     }
-    if admission == Admission::Closed {
-        return Ok(from_ledger(&section, &entry, None));
+    match why {
+        Why::Poll(Admission::Closed) => return Ok(from_ledger(&section, &entry, None)),
+        Why::Poll(Admission::Open | Admission::NoNewTasks) => {
+            let polls = &section.upstream.runtime.polls;
+            if let Some(answer) = polls
+                .working_since(&task)
+                .and_then(|age| still_working(&section, &entry, age))
+            {
+                return Ok(answer);
+            }
+        }
+        Why::News => {}
     }
     let sight = if role.answers() {
         Sight::Shown
     } else {
         Sight::Compared
     };
-    match observe(&section, entry, &meta, sight).await? {
-        Observed::Current { entry, message } => deliver(&section, &entry, role, &message),
+    match observe(&section, entry, &asker, sight).await? {
+        Observed::Current { entry, said } => deliver(&section, &entry, role, &said),
         Observed::Settled { entry } => Ok(settled(&section, &entry).unwrap_or_else(|| {
             let error = if entry.mismatch_at.is_some() {
                 WireError::withheld(Some(wire_status(entry.status())))
@@ -61,17 +78,12 @@ pub async fn get(
 }
 
 /// Who may only answer sees status and questions, not the outcome.
-fn deliver(
-    section: &Section,
-    entry: &Entry,
-    role: Role,
-    message: &Bytes,
-) -> Result<Answer, WireError> {
+fn deliver(section: &Section, entry: &Entry, role: Role, said: &Said) -> Result<Answer, WireError> {
     if entry.latch.is_some() && !role.reads() {
         let error = WireError::withheld(Some(wire_status(entry.status())));
         return Err(error);
     }
-    let relayed = Relayed::read(message, &section.id)?;
+    let relayed = said.read(&section.id)?;
     Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
 }
 

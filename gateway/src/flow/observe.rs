@@ -12,6 +12,7 @@ use hangar_ledger::{
 };
 use hangar_relay::envelope::Reply;
 use hangar_relay::method::Method;
+use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{self, Payload, Question};
 use hangar_relay::wire::{self, Failure as GatewayMade, Kind, WireError};
@@ -22,13 +23,21 @@ use super::governor::Undecided;
 use super::section::Section;
 use super::{Answer, Relayed, wire_status};
 use crate::upstream::contracts;
-use crate::upstream::exchange::Failure;
+use crate::upstream::polls::{self, Told};
+
+/// What the upstream is told about the client that asks.
+#[derive(Debug)]
+pub struct Asker {
+    /// `_meta` of the client's request.
+    pub meta: Box<RawValue>,
+    pub capabilities: Box<RawValue>,
+}
 
 /// What is known after the upstream was asked.
 #[derive(Debug)]
 pub enum Observed {
     /// The upstream's message may be handed over; the ledger agrees with it.
-    Current { entry: Box<Entry>, message: Bytes },
+    Current { entry: Box<Entry>, said: Said },
     /// The truth is what the ledger holds: the upstream said something else, or may not be heard.
     Settled { entry: Box<Entry> },
     /// The upstream cannot be asked now; nothing was concluded.
@@ -36,6 +45,14 @@ pub enum Observed {
         entry: Box<Entry>,
         retry_after: Option<u64>,
     },
+}
+
+/// A message of the upstream, and the id that it answers: not the client's own where the request
+/// was another's.
+#[derive(Clone, Debug)]
+pub struct Said {
+    message: Bytes,
+    id: Box<RawValue>,
 }
 
 enum Contract {
@@ -58,6 +75,31 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1500),
 ];
 
+// === impl Asker ===
+
+impl Asker {
+    pub fn of(meta: &Meta<'_>) -> Self {
+        Self {
+            meta: meta.raw.to_owned(),
+            capabilities: meta.capabilities.raw.to_owned(),
+        }
+    }
+}
+
+// === impl Said ===
+
+impl Said {
+    /// The reply, for the client whose request has this id.
+    pub fn read(&self, id: &RawValue) -> Result<Relayed<'_>, WireError> {
+        let relayed = Relayed::read(&self.message, &self.id)?;
+        Ok(if self.id.get() == id.get() {
+            relayed
+        } else {
+            relayed.under_another_id()
+        })
+    }
+}
+
 /// Asks, verifies and decides.
 ///
 /// Guarantees: [`Observed::Current`] holds a payload only if the contract was verified by a
@@ -67,14 +109,19 @@ const PAUSES: [Duration; 3] = [
 pub async fn observe(
     section: &Section,
     entry: Entry,
-    meta: &RawValue,
+    asker: &Asker,
     sight: Sight,
 ) -> Result<Observed, WireError> {
     let deadline = tokio::time::Instant::now() + POLL_TIMEOUT;
     let task = entry.key.task.clone();
-    let began = section.governor.gateway.store.now();
-    let message = match ask(section, &task, meta).await {
-        Ok(message) => message,
+    let told = ask(section, &task, asker).await;
+    let Told {
+        message,
+        id,
+        began,
+        arrived,
+    } = match &*told {
+        Ok(told) => told,
         Err(failure) => {
             return Ok(Observed::Unavailable {
                 entry: Box::new(entry),
@@ -82,8 +129,8 @@ pub async fn observe(
             });
         }
     };
-    let arrived = Instant::now();
-    let result = match Relayed::read(&message, &section.id)?.reply {
+    let (began, arrived) = (*began, *arrived);
+    let result = match Relayed::read(message, id)?.reply {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
             return conclude(section, entry, vec![Command::Lost { began }], None).await;
@@ -107,24 +154,39 @@ pub async fn observe(
         }
     };
     let status = polled.snapshot.status;
+    note(section, &polled.snapshot, &task, arrived);
     let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
         section.count_refusal(Method::TasksGet, "out_of_bounds");
         return Err(Kind::UpstreamProtocol.into());
     };
     let mut commands = vec![Command::Sync { snapshot, began }];
     if !matches!(polled.payload, Payload::None) {
-        let looked = tokio::time::timeout_at(deadline, verify(section, &entry, arrived)).await;
-        match looked.unwrap_or(Contract::Unknown) {
-            Contract::Verified => {}
-            Contract::Drifted { found } => commands.push(Command::Drift { found }),
-            Contract::Unknown => return Err(WireError::unavailable(Some(status))),
+        let looked = verify(section, &entry, arrived);
+        match tokio::time::timeout_at(deadline, looked).await {
+            Ok(Contract::Verified) => {}
+            Ok(Contract::Drifted { found }) => commands.push(Command::Drift { found }),
+            Ok(Contract::Unknown) | Err(_) => return Err(WireError::unavailable(Some(status))),
         }
     }
     if let Payload::InputRequired { requests } = &polled.payload {
         commands.extend(questions(section, requests, sight, began)?);
     }
-    let said = (status, Bytes::clone(&message));
-    conclude(section, entry, commands, Some(said)).await
+    let said = Said {
+        message: Bytes::clone(message),
+        id: id.clone(),
+    };
+    conclude(section, entry, commands, Some((status, said))).await
+}
+
+/// The task as it is known to be for so long; none where it does not go on, or not without a word
+/// of the upstream's.
+pub fn still_working(section: &Section, entry: &Entry, age: Duration) -> Option<Answer> {
+    if entry.latch.is_some() || entry.snapshot.status != hangar_ledger::Status::Working {
+        return None;
+    }
+    let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let task = wire::plain_task(&relay_snapshot(&entry.snapshot), Some(age));
+    Some(Answer::result(&section.id, &task))
 }
 
 /// Answers with what the ledger alone may say: `working`, `cancelled`, and failures of the
@@ -133,13 +195,12 @@ pub fn from_ledger(section: &Section, entry: &Entry, retry_after: Option<u64>) -
     if let Some(answer) = settled(section, entry) {
         return answer;
     }
-    if entry.latch.is_none() && entry.snapshot.status == hangar_ledger::Status::Working {
-        let now = section.governor.gateway.store.now();
-        let age = now.since(entry.contact_at);
-        let task = wire::plain_task(&relay_snapshot(&entry.snapshot), Some(age));
+    let now = section.governor.gateway.store.now();
+    let age = Duration::from_millis(now.since(entry.contact_at));
+    if let Some(answer) = still_working(section, entry, age) {
         return Answer {
             retry_after,
-            ..Answer::result(&section.id, &task)
+            ..answer
         };
     }
     let error = WireError::unavailable(Some(wire_status(entry.status())));
@@ -206,21 +267,43 @@ fn relay_snapshot(snapshot: &Snapshot) -> task::Snapshot {
     }
 }
 
-async fn ask(section: &Section, task: &TaskId, meta: &RawValue) -> Result<Bytes, Failure> {
-    let own = Own {
-        id: &section.id,
-        meta: MetaOf::Client(meta),
+/// Takes note of a task that goes on, so that a poll before its time is not passed on.
+fn note(section: &Section, snapshot: &task::Snapshot, task: &TaskId, arrived: Instant) {
+    if snapshot.status == task::Status::Working
+        && let Some(interval) = snapshot.poll_interval_ms
+    {
+        let polls = &section.upstream.runtime.polls;
+        polls.is_working(task, arrived, Duration::from_millis(interval));
+    }
+}
+
+/// Asks the upstream, together with whoever asks the same at the same time.
+async fn ask(section: &Section, task: &TaskId, asker: &Asker) -> polls::Outcome {
+    let polls = &section.upstream.runtime.polls;
+    let send = || async {
+        let own = Own {
+            id: &section.id,
+            meta: MetaOf::Client(&asker.meta),
+        };
+        let body = own.tasks_get(task.as_str()).into();
+        let began = section.governor.gateway.store.now();
+        let exchange = section.exchange(Method::TasksGet, task, body, ASK_TIMEOUT);
+        let message = exchange.await.inspect_err(|failure| {
+            tracing::warn!(
+                correlation = section.correlation(),
+                upstream = section.upstream.label,
+                reason = failure.reason(),
+                "upstream cannot be asked about a task"
+            );
+        })?;
+        Ok(Told {
+            message,
+            id: section.id.clone(),
+            began,
+            arrived: Instant::now(),
+        })
     };
-    let body = own.tasks_get(task.as_str()).into();
-    let asked = section.exchange(Method::TasksGet, task, body, ASK_TIMEOUT);
-    asked.await.inspect_err(|failure| {
-        tracing::warn!(
-            correlation = section.correlation(),
-            upstream = section.upstream.label,
-            reason = failure.reason(),
-            "upstream cannot be asked about a task"
-        );
-    })
+    polls.ask(task, &asker.capabilities, send).await
 }
 
 /// Decides, and tells whether what the upstream said may be handed over.
@@ -228,7 +311,7 @@ async fn conclude(
     section: &Section,
     entry: Entry,
     commands: Vec<Command>,
-    said: Option<(task::Status, Bytes)>,
+    said: Option<(task::Status, Said)>,
 ) -> Result<Observed, WireError> {
     let key = entry.key.clone();
     let decided = section.governor.decide(&key, Some(entry), commands).await;
@@ -249,12 +332,12 @@ async fn conclude(
         .is_some_and(|latch| latch.outcome.is_gateway_made());
     let entry = Box::new(entry);
     Ok(match said {
-        Some((status, message))
+        Some((status, said))
             if !ended_here
                 && entry.mismatch_at.is_none()
                 && wire_status(entry.status()) == status =>
         {
-            Observed::Current { entry, message }
+            Observed::Current { entry, said }
         }
         Some(_) => Observed::Settled { entry },
         None if ended_here => Observed::Settled { entry },

@@ -28,7 +28,7 @@ use serde_json::value::RawValue;
 
 use super::get::withheld;
 use super::governor::Undecided;
-use super::observe::{Observed, observe};
+use super::observe::{Asker, Observed, observe};
 use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
 use crate::http::rescue;
@@ -39,9 +39,7 @@ use crate::upstream::exchange::Failure;
 struct Update {
     task: TaskId,
     answers: BTreeMap<InputKey, Box<RawValue>>,
-    /// `_meta` of the client's request.
-    meta: Box<RawValue>,
-    capabilities: Box<RawValue>,
+    asker: Asker,
     admission: Admission,
 }
 
@@ -77,8 +75,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let update = Update {
         task: call.task_id()?,
         answers,
-        meta: call.params.meta.raw.to_owned(),
-        capabilities: call.params.meta.capabilities.raw.to_owned(),
+        asker: Asker::of(&call.params.meta),
         admission: call.admission(),
     };
     call.section()
@@ -104,8 +101,8 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     if update.admission == Admission::Closed {
         return refuse(Kind::AdmissionClosed);
     }
-    let (entry, message) = match observe(&section, entry, &update.meta, Sight::Compared).await? {
-        Observed::Current { entry, message } => (*entry, message),
+    let (entry, said) = match observe(&section, entry, &update.asker, Sight::Compared).await? {
+        Observed::Current { entry, said } => (*entry, said),
         Observed::Settled { .. } => return Ok(ack),
         Observed::Unavailable { entry, .. } => {
             return Err(WireError::unavailable(Some(super::wire_status(
@@ -113,7 +110,7 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
             ))));
         }
     };
-    let judged = match Relayed::read(&message, &section.id)?.reply {
+    let judged = match said.read(&section.id)?.reply {
         Reply::Result(result) => judge(&section, &update, &entry, result)?,
         Reply::Error(_) => return Err(Kind::UpstreamProtocol.into()),
     };
@@ -142,7 +139,7 @@ fn judge(
     entry: &Entry,
     result: &RawValue,
 ) -> Result<Judged, WireError> {
-    let capabilities = Capabilities::parse(&update.capabilities).map_err(WireError::from)?;
+    let capabilities = Capabilities::parse(&update.asker.capabilities).map_err(WireError::from)?;
     let polled = task::polled(result, update.task.as_str()).map_err(|_| Kind::UpstreamProtocol)?;
     let Payload::InputRequired { requests } = polled.payload else {
         return Ok(Judged::default());
@@ -211,7 +208,7 @@ async fn send(
 ) -> Result<Answer, WireError> {
     let own = Own {
         id: &section.id,
-        meta: MetaOf::Client(&update.meta),
+        meta: MetaOf::Client(&update.asker.meta),
     };
     let granted = claims.iter().filter_map(|claim| {
         let raw = update.answers.get(&claim.key)?;

@@ -224,7 +224,7 @@ impl Task {
     fn new(id: &str, tool: &str) -> Self {
         let members = json!({
             "taskId": id, "status": "working", "createdAt": CREATED, "lastUpdatedAt": CREATED,
-            "ttlMs": 900_000, "pollIntervalMs": 50,
+            "ttlMs": 900_000, "pollIntervalMs": 0,
         });
         Self {
             id: id.to_owned(),

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
 use crate::flow::governor::Governor;
+use crate::flow::observe::Asker;
 use crate::flow::section::Section;
 use crate::flow::{Call, Relayed, get};
 use crate::http::mcp::authenticate;
@@ -241,9 +242,9 @@ impl Teller<'_> {
             id: rewrite::numeric_id(1),
         };
         let id = section.id.clone();
-        let meta = call.params.meta.raw.to_owned();
+        let asker = Asker::of(&call.params.meta);
         let answer = section
-            .detached(move |section| get::get(section, task, meta, Admission::Open))
+            .detached(move |section| get::get(section, task, asker, get::Why::News))
             .await;
         let answer = match answer {
             Ok(answer) => answer,

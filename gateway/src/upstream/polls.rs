@@ -1,0 +1,206 @@
+//! Polls of tasks: what many ask at once is asked of the upstream once.
+//!
+//! Guarantees: [`Polls::ask`] answers from a request that was sent after it was called, so nobody is
+//! told a state older than its own question. Only polls that declare the same capabilities share a
+//! request. Who may ask is no matter of this module: each poll has been through its own check.
+//! Caveats: nothing here outlives the process, and no decision about a task depends on it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hangar_ledger::{Millis, TaskId};
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+
+use super::exchange::Failure;
+
+/// Polls of one upstream's tasks.
+#[derive(Debug)]
+pub struct Polls {
+    state: Mutex<State>,
+    /// A request that takes longer no longer keeps later polls waiting.
+    stagger: Duration,
+}
+
+/// What the upstream answered.
+#[derive(Debug)]
+pub struct Told {
+    pub message: Bytes,
+    /// The id that the request bore.
+    pub id: Box<RawValue>,
+    /// When the request was sent, on the clock of the store.
+    pub began: Millis,
+    /// When the answer had arrived.
+    pub arrived: Instant,
+}
+
+/// Shared by all who waited for it.
+pub type Outcome = Arc<Result<Told, Failure>>;
+
+#[derive(Debug, Default)]
+struct State {
+    flights: HashMap<Question, Flight>,
+    /// When a task was last asked about that went on, and for how long that is news.
+    working: HashMap<TaskId, (Instant, Duration)>,
+}
+
+/// A task, and the capabilities that the client declares, as it writes them.
+type Question = (TaskId, Box<str>);
+
+#[derive(Clone, Debug)]
+struct Flight {
+    began: Instant,
+    landed: watch::Receiver<Option<Outcome>>,
+}
+
+/// What a poll does next.
+enum Turn<'a> {
+    Lead(Lead<'a>),
+    Join(Flight),
+    /// The request on its way is older than the question: wait for its end, or this long.
+    Wait(Flight, Duration),
+}
+
+/// A request on its way; off the list on drop.
+struct Lead<'a> {
+    polls: &'a Polls,
+    question: Question,
+    began: Instant,
+    land: watch::Sender<Option<Outcome>>,
+}
+
+/// Between two requests about one task, where the earlier takes longer.
+const STAGGER: Duration = Duration::from_millis(250);
+/// The longest that an upstream's poll interval is kept to.
+const MAX_INTERVAL: Duration = Duration::from_mins(1);
+/// Tasks whose last poll is known.
+const MAX_WORKING: usize = 4096;
+
+// === impl Polls ===
+
+impl Polls {
+    /// What `send` brings, or what another poll's does that was sent after this was called.
+    pub async fn ask<F>(
+        &self,
+        task: &TaskId,
+        capabilities: &RawValue,
+        send: impl FnOnce() -> F,
+    ) -> Outcome
+    where
+        F: Future<Output = Result<Told, Failure>>,
+    {
+        let called = Instant::now();
+        let question = (task.clone(), capabilities.get().into());
+        loop {
+            match self.turn(&question, called) {
+                Turn::Lead(lead) => return lead.land(send().await),
+                Turn::Join(mut flight) => {
+                    let landed = flight.landed.wait_for(Option::is_some).await;
+                    // Its leader may have ended without an answer: then the next one leads.
+                    if let Some(outcome) = landed.ok().and_then(|outcome| outcome.clone()) {
+                        return outcome;
+                    }
+                }
+                Turn::Wait(mut flight, most) => {
+                    let landed = flight.landed.wait_for(Option::is_some);
+                    // Whether it landed or takes too long, it is another's turn then.
+                    let _ = tokio::time::timeout(most, landed).await;
+                }
+            }
+        }
+    }
+
+    /// How long ago the task was found to go on, while that is less than the upstream's own poll
+    /// interval.
+    pub fn working_since(&self, task: &TaskId) -> Option<Duration> {
+        let (asked, interval) = *self.lock().working.get(task)?;
+        Some(asked.elapsed()).filter(|age| *age < interval)
+    }
+
+    /// Takes note that a task went on when it was asked about. An interval of over a minute is cut
+    /// to that: an upstream's slip of the pen must not hide the end of a task.
+    pub fn is_working(&self, task: &TaskId, asked: Instant, interval: Duration) {
+        let interval = interval.min(MAX_INTERVAL);
+        let mut state = self.lock();
+        let working = &mut state.working;
+        if working.len() >= MAX_WORKING {
+            working.retain(|_, (asked, interval)| asked.elapsed() < *interval);
+        }
+        if working.len() < MAX_WORKING || working.contains_key(task) {
+            working.insert(task.clone(), (asked, interval));
+        }
+    }
+
+    /// Something happened to the task: the next poll asks.
+    pub fn forget(&self, task: &TaskId) {
+        self.lock().working.remove(task);
+    }
+
+    fn turn(&self, question: &Question, called: Instant) -> Turn<'_> {
+        let mut state = self.lock();
+        let flight = state.flights.get(question).filter(|flight| {
+            // Whose leader is gone lands nowhere.
+            flight.landed.has_changed().is_ok()
+        });
+        match flight {
+            Some(flight) if flight.began >= called => return Turn::Join(flight.clone()),
+            Some(flight) if flight.began.elapsed() < self.stagger => {
+                let most = self.stagger.saturating_sub(flight.began.elapsed());
+                return Turn::Wait(flight.clone(), most);
+            }
+            Some(_) | None => {}
+        }
+        let began = Instant::now();
+        let (land, landed) = watch::channel(None);
+        let flight = Flight { began, landed };
+        state.flights.insert(question.clone(), flight);
+        Turn::Lead(Lead {
+            polls: self,
+            question: question.clone(),
+            began,
+            land,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self {
+            state: Mutex::default(),
+            stagger: STAGGER,
+        }
+    }
+}
+
+// === impl Lead ===
+
+impl Lead<'_> {
+    fn land(self, outcome: Result<Told, Failure>) -> Outcome {
+        let outcome = Arc::new(outcome);
+        self.land.send_replace(Some(Arc::clone(&outcome)));
+        outcome
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let flights = &mut self.polls.lock().flights;
+        // A slow one may have been overtaken by a later one.
+        if flights
+            .get(&self.question)
+            .is_some_and(|flight| flight.began == self.began)
+        {
+            flights.remove(&self.question);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

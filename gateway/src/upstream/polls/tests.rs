@@ -1,0 +1,182 @@
+//! Which polls share a request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hangar_ledger::{Millis, TaskId};
+use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
+
+use super::{MAX_INTERVAL, MAX_WORKING, Outcome, Polls, Told};
+use crate::upstream::exchange::Failure;
+
+/// An upstream that answers each request when it is let.
+struct World {
+    polls: Polls,
+    requests: AtomicUsize,
+    answers: Semaphore,
+}
+
+impl World {
+    fn new(stagger: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            polls: Polls {
+                stagger,
+                ..Polls::default()
+            },
+            requests: AtomicUsize::new(0),
+            answers: Semaphore::new(0),
+        })
+    }
+
+    /// Answers with how many requests came before.
+    async fn poll(self: Arc<Self>, name: &str, capabilities: &str) -> Outcome {
+        let capabilities = raw(capabilities);
+        let send = || async {
+            let number = self.requests.fetch_add(1, Ordering::SeqCst);
+            self.answers.acquire().await.unwrap().forget();
+            Ok::<_, Failure>(told(number))
+        };
+        self.polls.ask(&task(name), &capabilities, send).await
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+fn task(name: &str) -> TaskId {
+    TaskId::try_from(name.to_owned()).unwrap()
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap()
+}
+
+fn told(number: usize) -> Told {
+    Told {
+        message: Bytes::from(number.to_string()),
+        id: raw("1"),
+        began: Millis(0),
+        arrived: Instant::now(),
+    }
+}
+
+fn number(outcome: &Outcome) -> usize {
+    let told = (**outcome).as_ref().unwrap();
+    std::str::from_utf8(&told.message).unwrap().parse().unwrap()
+}
+
+/// Lets every task that can go on do so.
+async fn settle() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn those_who_come_while_one_asks_share_the_next_request() {
+    let world = World::new(Duration::MAX);
+    let first = tokio::spawn(Arc::clone(&world).poll("a", "{}"));
+    settle().await;
+    let later: Vec<_> = (0..50)
+        .map(|_| tokio::spawn(Arc::clone(&world).poll("a", "{}")))
+        .collect();
+    settle().await;
+    assert_eq!(world.requests(), 1);
+    world.answers.add_permits(1);
+    assert_eq!(number(&first.await.unwrap()), 0);
+    settle().await;
+    assert_eq!(world.requests(), 2);
+    world.answers.add_permits(1);
+    for poll in later {
+        assert_eq!(
+            number(&poll.await.unwrap()),
+            1,
+            "asked before it was called"
+        );
+    }
+    assert_eq!(world.requests(), 2);
+    assert!(world.polls.lock().flights.is_empty());
+}
+
+#[tokio::test]
+async fn other_tasks_and_other_declarations_are_asked_apart() {
+    let world = World::new(Duration::MAX);
+    let polls = [("a", "{}"), ("b", "{}"), ("a", r#"{"elicitation":{}}"#)]
+        .map(|(task, capabilities)| tokio::spawn(Arc::clone(&world).poll(task, capabilities)));
+    settle().await;
+    assert_eq!(world.requests(), 3);
+    world.answers.add_permits(3);
+    for poll in polls {
+        poll.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_slow_request_does_not_keep_later_polls_waiting() {
+    let world = World::new(Duration::from_millis(1));
+    let slow = tokio::spawn(Arc::clone(&world).poll("a", "{}"));
+    while world.requests() < 1 {
+        tokio::task::yield_now().await;
+    }
+    let later = tokio::spawn(Arc::clone(&world).poll("a", "{}"));
+    while world.requests() < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.answers.add_permits(2);
+    assert_eq!(number(&slow.await.unwrap()), 0);
+    assert_eq!(number(&later.await.unwrap()), 1);
+    assert!(world.polls.lock().flights.is_empty());
+}
+
+#[tokio::test]
+async fn a_leader_that_ends_early_leaves_the_lead_to_another() {
+    let world = World::new(Duration::MAX);
+    let first = tokio::spawn(Arc::clone(&world).poll("a", "{}"));
+    settle().await;
+    let second = tokio::spawn(Arc::clone(&world).poll("a", "{}"));
+    settle().await;
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    settle().await;
+    world.answers.add_permits(1);
+    assert_eq!(number(&second.await.unwrap()), 1);
+}
+
+#[test]
+fn what_works_is_known_for_its_interval_or_until_something_happens() {
+    let polls = Polls::default();
+    let now = Instant::now();
+    assert_eq!(polls.working_since(&task("a")), None);
+    polls.is_working(&task("a"), now, Duration::from_secs(50));
+    assert!(polls.working_since(&task("a")).is_some());
+    assert_eq!(polls.working_since(&task("b")), None);
+    polls.forget(&task("a"));
+    assert_eq!(polls.working_since(&task("a")), None);
+    let over = now.checked_sub(MAX_INTERVAL).unwrap();
+    polls.is_working(&task("a"), over, Duration::from_hours(24));
+    assert_eq!(polls.working_since(&task("a")), None, "over a minute");
+}
+
+#[test]
+fn only_so_many_tasks_are_known() {
+    let polls = Polls::default();
+    let now = Instant::now();
+    let over = now.checked_sub(MAX_INTERVAL).unwrap();
+    for number in 0..MAX_WORKING {
+        let asked = if number == 0 { over } else { now };
+        polls.is_working(&task(&number.to_string()), asked, MAX_INTERVAL);
+    }
+    polls.is_working(&task("in the place of the old one"), now, MAX_INTERVAL);
+    polls.is_working(&task("one too many"), now, MAX_INTERVAL);
+    assert!(
+        polls
+            .working_since(&task("in the place of the old one"))
+            .is_some()
+    );
+    assert_eq!(polls.working_since(&task("one too many")), None);
+    assert_eq!(polls.lock().working.len(), MAX_WORKING);
+}

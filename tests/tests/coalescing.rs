@@ -1,0 +1,145 @@
+//! Polls of one task: asked of the upstream together, answered each to its own client.
+
+#![cfg(test)]
+
+use hangar_tests::envelope::{Capabilities, Envelope};
+use hangar_tests::manifests::Manifest;
+use hangar_tests::scripted::{Answer, Gate};
+use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
+use serde_json::{Value, json};
+
+const AGE: &str = "hangar.dev/ageMs";
+const REFUSALS: &str = "hangar_task_refusals_total";
+
+/// Everybody of a tenant may read its tasks.
+fn shared(object: Manifest) -> Manifest {
+    match object.value()["kind"].as_str() {
+        Some("TenantPolicy") => object.set("/spec/upstreams/0/tasks/visibility", json!("Tenant")),
+        _ => object,
+    }
+}
+
+/// A stack where alice's task goes on.
+async fn start(edit: impl Fn(Manifest) -> Manifest) -> (Stack, String) {
+    let stack = Stack::start_with(edit).await.unwrap();
+    let alice = stack.client(ALICE);
+    let task = alice.start_task("slow", json!({})).await.unwrap();
+    (stack, task)
+}
+
+#[tokio::test]
+async fn case_51_many_pollers_of_one_task_are_asked_for_together_and_checked_apart() {
+    const POLLS: usize = 60;
+    let (stack, task) = start(shared).await;
+    stack.upstream.complete(&task, "the-payload").unwrap();
+    let gate = Gate::new();
+    stack.upstream.script("tasks/get", {
+        let gate = gate.clone();
+        move |_| Answer::built_in().held(&gate)
+    });
+    // Every second is bob's, who may read what is alice's; each bears an id of its own.
+    let polls: Vec<_> = (0..POLLS)
+        .map(|number| {
+            let client = stack.client(if number % 2 == 0 { ALICE } else { BOB });
+            let id = json!(format!("poll {number}"));
+            let envelope = Envelope::get(&task).id(id.clone());
+            tokio::spawn(async move { (id, client.send(&envelope).await) })
+        })
+        .collect();
+    gate.reached(1).await.unwrap();
+    stack
+        .gateway
+        .metric("hangar_inflight_requests", &[], 60.0)
+        .await
+        .unwrap();
+    // A stranger's is nobody's: it waits for nothing and learns nothing.
+    let carol = stack.client(CAROL).get(&task).await.unwrap();
+    assert_eq!(carol.error_code().unwrap(), -32602);
+    assert!(!String::from_utf8_lossy(&carol.body).contains("payload"));
+    let not_found = [
+        ("tenant", "globex"),
+        ("method", "tasks/get"),
+        ("reason", "task_not_found"),
+    ];
+    assert_eq!(stack.count(REFUSALS, &not_found).await.unwrap(), 1);
+    gate.open();
+    for poll in polls {
+        let (id, reply) = poll.await.unwrap();
+        let message = reply.unwrap().message().unwrap();
+        assert_eq!(message["id"], id, "{message}");
+        assert_eq!(message["result"]["status"], "completed", "{message}");
+    }
+    let asked = stack.upstream.count("tasks/get");
+    assert!((1..=POLLS / 4).contains(&asked), "{asked} requests");
+    assert_eq!(
+        stack.events(&task).await.unwrap(),
+        ["TaskCreated", "TaskCompleted"]
+    );
+}
+
+#[tokio::test]
+async fn polls_that_declare_something_else_are_asked_for_apart() {
+    let (stack, task) = start(|object| object).await;
+    let gate = Gate::new();
+    stack.upstream.script("tasks/get", {
+        let gate = gate.clone();
+        move |_| Answer::built_in().held(&gate)
+    });
+    let polls = [Capabilities::Tasks, Capabilities::TasksAndElicitation].map(|declared| {
+        let (alice, task) = (stack.client(ALICE), task.clone());
+        let envelope = Envelope::get(&task).capabilities(declared);
+        tokio::spawn(async move { alice.send(&envelope).await })
+    });
+    gate.reached(2).await.unwrap();
+    gate.open();
+    for poll in polls {
+        poll.await.unwrap().unwrap().result().unwrap();
+    }
+    let declared: Vec<_> = stack
+        .upstream
+        .seen_of("tasks/get")
+        .iter()
+        .map(|seen| seen.contains("elicitation"))
+        .collect();
+    assert_eq!(declared.len(), 2);
+    assert_ne!(declared[0], declared[1], "one spoke for the other");
+}
+
+#[tokio::test]
+async fn a_poll_before_its_time_is_answered_from_what_is_known_of_a_task_that_goes_on() {
+    let (stack, task) = start(|object| object).await;
+    let alice = stack.client(ALICE);
+    let hour = json!({"pollIntervalMs": 3_600_000, "statusMessage": "half"});
+    stack.upstream.bend(&task, &hour).unwrap();
+    let first = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(first["statusMessage"], "half");
+    let second = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(stack.upstream.count("tasks/get"), 1, "asked too soon");
+    assert_eq!(second["status"], "working");
+    assert_eq!(second["statusMessage"], Value::Null, "is never kept");
+    assert!(second["_meta"][AGE].as_u64().is_some(), "{second}");
+    // A cancel is something new: what comes of it is asked.
+    alice.cancel(&task).await.unwrap().result().unwrap();
+    stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
+    alice.until(&task, "cancelled").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_question_and_a_payload_are_never_answered_from_memory() {
+    let (stack, task) = start(|object| object).await;
+    let alice = stack.client(ALICE);
+    let hour = json!({"pollIntervalMs": 3_600_000});
+    stack.upstream.ask(&task, "k", "Really?").unwrap();
+    stack.upstream.bend(&task, &hour).unwrap();
+    for asked in 1..=3 {
+        let result = alice.get(&task).await.unwrap().result().unwrap();
+        assert_eq!(result["status"], "input_required");
+        assert_eq!(stack.upstream.count("tasks/get"), asked);
+    }
+    stack.upstream.complete(&task, "done").unwrap();
+    for asked in 4..=6 {
+        let result = alice.get(&task).await.unwrap().result().unwrap();
+        assert_eq!(result["status"], "completed");
+        assert_eq!(stack.upstream.count("tasks/get"), asked);
+    }
+}
