@@ -262,7 +262,8 @@ impl List {
         }
     }
 
-    fn method(self) -> &'static str {
+    /// The notification that tells of a change.
+    pub fn method(self) -> &'static str {
         match self {
             Self::Tools => "notifications/tools/list_changed",
             Self::Prompts => "notifications/prompts/list_changed",

@@ -10,7 +10,7 @@ use hangar_ledger::{
     Cause, Command, Decider, DeclineReason, Entry, InputKey, QuestionHash, Questions, Refusal,
     Sight, Snapshot, TaskId, Timestamp, ToolDigest,
 };
-use hangar_relay::envelope::Reply;
+use hangar_relay::envelope::{self, Reply};
 use hangar_relay::method::Method;
 use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
@@ -130,7 +130,7 @@ pub async fn observe(
         }
     };
     let (began, arrived) = (*began, *arrived);
-    let result = match Relayed::read(message, id)?.reply {
+    let result = match replied(section, message, id)? {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
             return conclude(section, entry, vec![Command::Lost { began }], None).await;
@@ -304,6 +304,21 @@ async fn ask(section: &Section, task: &TaskId, asker: &Asker) -> polls::Outcome 
         })
     };
     polls.ask(task, &asker.capabilities, send).await
+}
+
+/// What the upstream answered; counted where it is no reply at all.
+fn replied<'m>(
+    section: &Section,
+    message: &'m Bytes,
+    id: &RawValue,
+) -> Result<Reply<'m>, WireError> {
+    match envelope::parse_reply(message, id) {
+        Ok((reply, _)) => Ok(reply),
+        Err(error) => {
+            section.count_refusal(Method::TasksGet, error.reason());
+            Err(WireError::from(Kind::UpstreamProtocol).because(error))
+        }
+    }
 }
 
 /// Decides, and tells whether what the upstream said may be handed over.

@@ -17,7 +17,7 @@ use super::governor::{Governor, Undecided};
 use crate::config::active::Caller;
 use crate::config::{Grant, Upstream};
 use crate::http::rescue;
-use crate::upstream::exchange::{self, Exchange, Failure};
+use crate::upstream::exchange::{self, Exchange, Failure, Received, is_credential};
 
 /// The owned part of a request.
 #[derive(Clone, Debug)]
@@ -105,7 +105,12 @@ impl Section {
         })
         .await;
         timer.observe_duration();
-        Ok(reply?.message)
+        let Received { status, message } = reply?;
+        // Whatever such an answer says, it is about what the gateway presents and not about a task.
+        if is_credential(status) {
+            return Err(Failure::Status(status));
+        }
+        Ok(message)
     }
 
     pub fn count_refusal(&self, method: Method, reason: &str) {

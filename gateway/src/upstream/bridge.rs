@@ -14,6 +14,7 @@ use hangar_relay::{rewrite, wire};
 use http::StatusCode;
 use serde_json::value::RawValue;
 
+use super::contracts::Contracts;
 use super::events::Events;
 use super::exchange::{self, Exchange, Failure, Notes, Received};
 use super::session::Session;
@@ -22,6 +23,7 @@ use crate::limit::held::Share;
 /// A request on its way; the upstream is told when it is dropped before its reply.
 struct Underway<'a> {
     session: &'a Arc<Session>,
+    contracts: &'a Contracts,
     number: u64,
     is_answered: bool,
 }
@@ -90,6 +92,7 @@ async fn send_in(
     let body = body.map_err(|error| Failure::from(error).before())?;
     let mut underway = Underway {
         session,
+        contracts: &exchange.upstream.runtime.contracts,
         number,
         is_answered: false,
     };
@@ -159,7 +162,8 @@ impl Underway<'_> {
             has_begun = true;
             match legacy::parse_incoming(event.as_bytes(), own) {
                 Ok(Incoming::Reply(_)) => return Ok(events.keep(event)),
-                Ok(Incoming::Notification(_)) => {
+                Ok(Incoming::Notification(notification)) => {
+                    self.contracts.hear(&notification);
                     self.note(&event, events.part(event.len()), own, notes)
                         .await;
                 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hangar_relay::contract::{Listing, Tools};
-use hangar_relay::envelope::{self, Reply};
+use hangar_relay::envelope::{self, Notification, Reply};
 use hangar_relay::headers;
+use hangar_relay::listen::List;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
 use tokio::sync::watch;
@@ -108,6 +109,13 @@ impl Contracts {
             if let Some(outcome) = outcome {
                 return outcome;
             }
+        }
+    }
+
+    /// What the upstream tells on the exchange of some request.
+    pub fn hear(&self, notification: &Notification<'_>) {
+        if notification.method == List::Tools.method() {
+            self.expire();
         }
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::client::{self, Http};
+use super::contracts::Contracts;
 use super::era;
 use super::events::Events;
 use crate::config::Upstream;
@@ -48,6 +49,13 @@ pub struct Notes<'a> {
     pub wanted: Wanted<'a>,
     /// Each message counts as held until it is on its way to the client.
     pub to: mpsc::Sender<Bytes>,
+}
+
+/// Who hears what comes before a reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ears<'a> {
+    pub contracts: &'a Contracts,
+    pub notes: Option<&'a Notes<'a>>,
 }
 
 /// A reply, and the HTTP status that it came under.
@@ -253,7 +261,9 @@ pub(super) async fn once(
     let (headers, body) = (exchange.headers.clone(), Bytes::clone(&exchange.body));
     let response = post(exchange.http, &exchange.upstream.uri, headers, body).await?;
     let most = exchange.upstream.object.limits.max_response_bytes;
-    receive(response, exchange.id, most, exchange.room, notes).await
+    let contracts = &exchange.upstream.runtime.contracts;
+    let ears = Ears { contracts, notes };
+    receive(response, exchange.id, most, exchange.room, Some(ears)).await
 }
 
 /// Posts a message; what comes back is no redirect, no wish to be asked later, and not compressed.
@@ -313,11 +323,11 @@ pub(super) async fn receive(
     id: &RawValue,
     most: u64,
     room: &Arc<Room>,
-    notes: Option<&Notes<'_>>,
+    ears: Option<Ears<'_>>,
 ) -> Result<Received, Failure> {
     let status = response.status();
     if is_stream(&response) {
-        let message = read_stream(response, id, most, room.share(), notes).await?;
+        let message = read_stream(response, id, most, room.share(), ears).await?;
         return Ok(Received { status, message });
     }
     let text = read_whole(response, most, room).await?;
@@ -370,7 +380,7 @@ async fn read_stream(
     id: &RawValue,
     most: u64,
     share: Share,
-    notes: Option<&Notes<'_>>,
+    ears: Option<Ears<'_>>,
 ) -> Result<Bytes, Failure> {
     let status = response.status();
     let mut events = Events::new(response.into_body(), most, share);
@@ -378,6 +388,10 @@ async fn read_stream(
         match envelope::parse_incoming(event.as_bytes(), id) {
             Ok(Incoming::Reply(..)) => return Ok(events.keep(event)),
             Ok(Incoming::Notification(notification)) => {
+                if let Some(ears) = ears {
+                    ears.contracts.hear(&notification);
+                }
+                let notes = ears.and_then(|ears| ears.notes);
                 let wanted = notes.filter(|notes| notes.wanted.admits(&notification));
                 if let Some(notes) = wanted {
                     // A client that left has ended this exchange, or is about to.
