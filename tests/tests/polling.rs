@@ -16,9 +16,11 @@ const COMPLETED: &str = "hangar_tasks_completed_total";
 const FAILED: &str = "hangar_tasks_failed_total";
 const CANCELLED: &str = "hangar_tasks_cancelled_total";
 const REFUSALS: &str = "hangar_task_refusals_total";
+const EVENTS: &str = "hangar_provenance_events_total";
 const AGE: &str = "hangar.dev/ageMs";
 const UNAVAILABLE: i64 = -31001;
 const WITHHELD: i64 = -31002;
+const DENIED: i64 = -31004;
 const PROTOCOL: i64 = -31008;
 
 async fn start() -> (Stack, Client) {
@@ -27,11 +29,25 @@ async fn start() -> (Stack, Client) {
     (stack, alice)
 }
 
-/// A running task of a stack of its own.
+/// A running task of a stack of its own. Its upstream gives no hint of when to ask again, so that
+/// every poll is passed on.
 async fn start_task() -> (Stack, Client, String) {
     let (stack, alice) = start().await;
-    let task = alice.start_task("slow", json!({})).await.unwrap();
+    let task = start_patient(&stack, &alice).await;
     (stack, alice, task)
+}
+
+async fn start_patient(stack: &Stack, client: &Client) -> String {
+    let task = client.start_task("slow", json!({})).await.unwrap();
+    let no_hint = json!({"pollIntervalMs": null});
+    stack.upstream.bend(&task, &no_hint).unwrap();
+    wait::eventually("no hint", async || {
+        let served = client.get(&task).await?.result()?;
+        wait::same(&served.get("pollIntervalMs"), &None)
+    })
+    .await
+    .unwrap();
+    task
 }
 
 fn snapshot(task: &str, status: &str) -> Value {
@@ -50,62 +66,103 @@ async fn refused(client: &Client, task: &str) -> (i64, Value) {
 }
 
 #[tokio::test]
-async fn a_working_task_is_served_as_its_upstream_tells_it() {
+async fn case_38_a_working_task_is_served_as_its_upstream_tells_it() {
     let (stack, alice, task) = start_task().await;
     let first = [
         r#"{ "resultType":"complete","taskId":""#,
         &task,
         r#"","status":"working","ttlMs":50000, "x":1.50,"statusMessage":"h\u0061lf","#,
         r#""createdAt":"2026-12-01T06:00:00Z","lastUpdatedAt":"2026-12-01T06:00:01Z","#,
-        r#""pollIntervalMs":0 }"#,
+        r#""pollIntervalMs":1 }"#,
     ]
     .concat();
     let second = first
         .replace(r#""statusMessage":"h\u0061lf","#, "")
         .replace("50000", "60000")
-        .replace(r#"Ms":0 }"#, r#"Ms":1 }"#)
+        .replace(":1 ", ":2 ")
         .replace("06:00:01", "06:00:02");
     assert_ne!(first, second);
+    let lists = stack.upstream.count("tools/list");
     for (text, framing) in [(&first, Framing::Json), (&second, Framing::Sse)] {
-        stack
-            .upstream
-            .enqueue("tasks/get", Answer::result_text(text).framed(framing));
-        let reply = alice.get(&task).await.unwrap();
+        let asked = stack.upstream.count("tasks/get");
+        let text_of = text.clone();
+        stack.upstream.script("tasks/get", move |_| {
+            Answer::result_text(&text_of).framed(framing)
+        });
+        let sent: Value = serde_json::from_str(text).unwrap();
+        let reply = wait::eventually("the new snapshot", async || {
+            let reply = alice.get(&task).await?;
+            wait::same(&reply.result()?, &sent)?;
+            Ok(reply)
+        })
+        .await
+        .unwrap();
         let body = String::from_utf8(reply.body.to_vec()).unwrap();
         if framing == Framing::Json {
             assert!(body.contains(text.as_str()), "{body}");
         }
-        let sent: Value = serde_json::from_str(text).unwrap();
-        assert_eq!(reply.result().unwrap(), sent);
+        let relayed = stack.upstream.seen_of("tasks/get");
+        assert!(relayed.len() > asked);
+        assert!(relayed.iter().all(|get| get.params()["taskId"] == task));
     }
+    // There was nothing to withhold, so no contract was looked at.
+    assert_eq!(stack.upstream.count("tools/list"), lists);
     // From the ledger now: the last snapshot, without what is never stored.
     stack.upstream.script("tasks/get", |_| Answer::hang_up());
-    let kept = alice.get(&task).await.unwrap().result().unwrap();
+    let kept = wait::eventually("from the ledger", async || {
+        let kept = alice.get(&task).await?.result()?;
+        wait::same(&kept["_meta"][AGE].is_u64(), &true)?;
+        Ok(kept)
+    })
+    .await
+    .unwrap();
     assert_eq!(kept["ttlMs"], 60_000);
-    assert_eq!(kept["pollIntervalMs"], 1);
+    assert_eq!(kept["pollIntervalMs"], 2);
     assert_eq!(kept["lastUpdatedAt"], "2026-12-01T06:00:02Z");
     assert!(kept.get("statusMessage").is_none() && kept.get("x").is_none());
+    assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
-#[tokio::test]
-async fn a_result_is_served_byte_for_byte_and_counted_once() {
-    let (stack, alice, task) = start_task().await;
-    let result = r#"{ "content":[ ],"isError":true,"x":1.50e1,"é":"\u0041" }"#;
-    let text = snapshot(&task, "completed").to_string();
+/// The upstream completes the task with this text as its result.
+fn complete_with(stack: &Stack, task: &str, result: &str) {
+    let text = snapshot(task, "completed").to_string();
     let text = format!("{},\"result\":{result}}}", text.trim_end_matches('}'));
     stack
         .upstream
         .script("tasks/get", move |_| Answer::result_text(&text));
+}
+
+#[tokio::test]
+async fn case_39_a_result_is_served_byte_for_byte_behind_a_look_at_the_contract() {
+    let (stack, alice, task) = start_task().await;
+    let result = r#"{ "content":[ ],"isError":false,"x":1.50e1,"é":"\u0041" }"#;
+    complete_with(&stack, &task, result);
+    let before = stack.upstream.seen().len();
+    let reply = alice.get(&task).await.unwrap();
+    let body = String::from_utf8(reply.body.to_vec()).unwrap();
+    assert!(body.contains(result), "{body}");
+    assert_eq!(reply.result().unwrap()["status"], "completed");
+    let seen = stack.upstream.seen().split_off(before);
+    let methods: Vec<_> = seen.iter().map(|seen| seen.method.as_str()).collect();
+    assert_eq!(methods, ["tasks/get", "tools/list"]);
+    assert_eq!(stack.upstream.count("tasks/result"), 0);
+    assert_eq!(
+        stack.events(&task).await.unwrap(),
+        ["TaskCreated", "TaskCompleted"]
+    );
+}
+
+#[tokio::test]
+async fn case_43_ten_polls_of_a_completed_task_are_one_event() {
+    let (stack, alice, task) = start_task().await;
+    stack.upstream.complete(&task, "done").unwrap();
     let lists = stack.upstream.count("tools/list");
     for _ in 0..10 {
-        let reply = alice.get(&task).await.unwrap();
-        let body = String::from_utf8(reply.body.to_vec()).unwrap();
-        assert!(body.contains(result), "{body}");
-        assert_eq!(reply.result().unwrap()["status"], "completed");
+        let served = alice.get(&task).await.unwrap().result().unwrap();
+        assert_eq!(served["result"]["content"][0]["text"], "done");
     }
     // Each was vouched for by a list that was fetched after it.
     assert_eq!(stack.upstream.count("tools/list"), lists + 10);
-    assert_eq!(stack.upstream.count("tasks/result"), 0);
     assert_eq!(stack.count(COMPLETED, &[]).await.unwrap(), 1);
     assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 0);
     assert_eq!(
@@ -115,9 +172,27 @@ async fn a_result_is_served_byte_for_byte_and_counted_once() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_fails_changes_nothing() {
+async fn case_44_a_result_that_is_an_error_of_its_tool_completes_the_task() {
     let (stack, alice, task) = start_task().await;
-    let failures = [
+    let result = r#"{"content":[{"type":"text","text":"it broke"}],"isError":true}"#;
+    complete_with(&stack, &task, result);
+    for _ in 0..3 {
+        let served = alice.get(&task).await.unwrap().result().unwrap();
+        assert_eq!(served["status"], "completed");
+        assert_eq!(served["result"]["isError"], true);
+        assert!(served.get("error").is_none());
+    }
+    assert_eq!(stack.count(COMPLETED, &[]).await.unwrap(), 1);
+    assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 0);
+    assert_eq!(
+        stack.events(&task).await.unwrap(),
+        ["TaskCreated", "TaskCompleted"]
+    );
+}
+
+/// Answers from which nothing about a task is to be concluded.
+fn failures() -> [Answer; 10] {
+    [
         Answer::hang_up(),
         Answer::built_in().cut_at(20),
         Answer::raw("").status(StatusCode::INTERNAL_SERVER_ERROR),
@@ -128,19 +203,27 @@ async fn an_upstream_that_fails_changes_nothing() {
             .header("location", "http://127.0.0.1:1/"),
         Answer::error(-32603, "canary"),
         Answer::error(-32000, "canary").status(StatusCode::SERVICE_UNAVAILABLE),
-    ];
-    for failure in &failures {
-        let failure = failure.clone();
+        // About the gateway's credential, whatever the code says.
+        Answer::error(-32602, "canary").status(StatusCode::UNAUTHORIZED),
+        Answer::error(-32602, "canary").status(StatusCode::FORBIDDEN),
+    ]
+}
+
+#[tokio::test]
+async fn case_41_an_upstream_that_fails_changes_nothing() {
+    let (stack, alice, task) = start_task().await;
+    for failure in failures() {
         stack.upstream.script("tasks/get", move |_| failure.clone());
+        let asked = stack.upstream.count("tasks/get");
         let served = alice.get(&task).await.unwrap().result().unwrap();
         assert_eq!(served["status"], "working");
         assert!(served["_meta"][AGE].is_u64(), "{served}");
+        assert_eq!(stack.upstream.count("tasks/get"), asked + 1);
     }
     stack.upstream.unscript("tasks/get");
     stack.upstream.ask(&task, "name", "Who?").unwrap();
     alice.until(&task, "input_required").await.unwrap();
-    for failure in &failures {
-        let failure = failure.clone();
+    for failure in failures() {
         stack.upstream.script("tasks/get", move |_| failure.clone());
         let told = refused(&alice, &task).await;
         assert_eq!(told, (UNAVAILABLE, json!("input_required")));
@@ -148,7 +231,7 @@ async fn an_upstream_that_fails_changes_nothing() {
     stack.upstream.unscript("tasks/get");
     stack.upstream.complete(&task, "done").unwrap();
     alice.until(&task, "completed").await.unwrap();
-    for failure in failures {
+    for failure in failures() {
         stack.upstream.script("tasks/get", move |_| failure.clone());
         let told = refused(&alice, &task).await;
         assert_eq!(told, (UNAVAILABLE, json!("completed")));
@@ -160,40 +243,66 @@ async fn an_upstream_that_fails_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_silent_upstream_and_a_closed_one_are_answered_for_in_time() {
-    let (stack, alice, task) = start_task().await;
+async fn case_41_a_silent_upstream_and_a_closed_one_are_answered_for_in_time() {
+    let (stack, alice, working) = start_task().await;
+    let asking = start_patient(&stack, &alice).await;
+    stack.upstream.ask(&asking, "name", "Who?").unwrap();
+    alice.until(&asking, "input_required").await.unwrap();
     let gate = Gate::new();
     stack.upstream.script("tasks/get", {
         let gate = gate.clone();
         move |_| Answer::built_in().held(&gate)
     });
     let asked = Instant::now();
-    let served = alice.get(&task).await.unwrap().result().unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    let (served, told) = tokio::join!(alice.get(&working), refused(&alice, &asking));
+    let took = asked.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let served = served.unwrap().result().unwrap();
     assert_eq!(served["status"], "working");
+    // Nothing was heard of it while the upstream was waited for.
+    let age = Duration::from_millis(served["_meta"][AGE].as_u64().unwrap());
+    assert!(age >= took / 2, "{age:?} of {took:?}");
+    assert_eq!(told, (UNAVAILABLE, json!("input_required")));
     gate.open();
 
+    let before = stack.gateway.scrape().await.unwrap();
     drop(stack.upstream);
-    let served = alice.get(&task).await.unwrap().result().unwrap();
+    let served = alice.get(&working).await.unwrap().result().unwrap();
     assert_eq!(served["status"], "working");
-    let ended = stack.gateway.scrape().await.unwrap();
-    assert_eq!(ended.count(FAILED, &[]).unwrap(), 0);
+    assert!(served["_meta"][AGE].is_u64(), "{served}");
+    let told = refused(&alice, &asking).await;
+    assert_eq!(told, (UNAVAILABLE, json!("input_required")));
+    let after = stack.gateway.scrape().await.unwrap();
+    for scrape in [before, after] {
+        assert_eq!(scrape.count(EVENTS, &[]).unwrap(), 2, "two births");
+    }
 }
 
 #[tokio::test]
-async fn a_lost_task_fails_once() {
+async fn case_42_a_task_that_is_unknown_twice_a_second_apart_is_lost_once() {
     let (stack, alice, task) = start_task().await;
     stack.upstream.lose(&task).unwrap();
+    let asked = Instant::now();
     let failed = wait::eventually("upstream_lost", async || {
-        let reply = alice.get(&task).await?;
-        let result = reply.result()?;
-        wait::same(&result["status"], &json!("failed"))?;
-        Ok(result)
+        let message = alice.get(&task).await?.message()?;
+        let error = &message["error"];
+        if !error.is_null() {
+            // Neither lost yet nor `working` still.
+            let told = (&error["code"], &error["data"]["status"]);
+            assert_eq!(told, (&json!(UNAVAILABLE), &json!("working")));
+            anyhow::bail!("{message}");
+        }
+        Ok(message["result"].clone())
     })
     .await
     .unwrap();
+    assert!(asked.elapsed() >= Duration::from_secs(1));
+    assert!(stack.upstream.count("tasks/get") >= 2);
+    assert_eq!(failed["status"], "failed");
     assert_eq!(failed["error"]["data"]["reason"], "upstream_lost");
-    alice.until(&task, "failed").await.unwrap();
+    for _ in 0..3 {
+        alice.until(&task, "failed").await.unwrap();
+    }
     let reason = [("reason", "upstream_lost")];
     assert_eq!(stack.count(FAILED, &reason).await.unwrap(), 1);
     assert_eq!(
@@ -205,7 +314,7 @@ async fn a_lost_task_fails_once() {
 
 /// Past its time to live once is enough.
 #[tokio::test]
-async fn a_task_that_is_unknown_past_its_time_is_lost_at_once() {
+async fn case_42_a_task_that_is_unknown_past_its_time_is_lost_at_once() {
     let (stack, alice) = start().await;
     let mut handle = snapshot("brief", "working");
     handle["resultType"] = json!("task");
@@ -215,11 +324,33 @@ async fn a_task_that_is_unknown_past_its_time_is_lost_at_once() {
         .enqueue("tools/call", Answer::result(&handle));
     let task = alice.start_task("slow", json!({})).await.unwrap();
     let failed = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(failed["status"], "failed");
     assert_eq!(failed["error"]["data"]["reason"], "upstream_lost");
+    assert_eq!(stack.upstream.count("tasks/get"), 1);
+    assert_eq!(
+        stack.events(&task).await.unwrap(),
+        ["TaskCreated", "TaskFailed(upstream_lost)"]
+    );
+}
+
+/// Unknown once is not lost, and not `working` either.
+#[tokio::test]
+async fn case_42_a_task_that_is_unknown_once_is_unavailable() {
+    let (stack, alice, task) = start_task().await;
+    let unknown = || Answer::error(-32602, "Task not found").status(StatusCode::BAD_REQUEST);
+    stack.upstream.enqueue("tasks/get", unknown());
+    let told = refused(&alice, &task).await;
+    assert_eq!(told, (UNAVAILABLE, json!("working")));
+    alice.until(&task, "working").await.unwrap();
+    // It was heard of since, so this one is a first one again.
+    stack.upstream.enqueue("tasks/get", unknown());
+    let told = refused(&alice, &task).await;
+    assert_eq!(told, (UNAVAILABLE, json!("working")));
+    assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
 #[tokio::test]
-async fn a_failure_of_the_upstream_is_served_with_its_error() {
+async fn case_45_a_failure_of_the_upstream_is_served_with_its_error() {
     let (stack, alice, task) = start_task().await;
     stack.upstream.fail(&task, -32042, "it broke").unwrap();
     for _ in 0..3 {
@@ -239,7 +370,7 @@ async fn a_failure_of_the_upstream_is_served_with_its_error() {
 }
 
 #[tokio::test]
-async fn a_cancel_of_the_upstreams_own_is_recorded_once() {
+async fn case_45_a_cancel_of_the_upstreams_own_is_recorded_once() {
     let (stack, alice, task) = start_task().await;
     stack
         .upstream
@@ -256,7 +387,7 @@ async fn a_cancel_of_the_upstreams_own_is_recorded_once() {
 }
 
 #[tokio::test]
-async fn a_terminal_state_is_final() {
+async fn case_46_a_terminal_state_is_final() {
     let (stack, alice, task) = start_task().await;
     stack.upstream.complete(&task, "done").unwrap();
     alice.until(&task, "completed").await.unwrap();
@@ -265,14 +396,7 @@ async fn a_terminal_state_is_final() {
         json!({"status": "cancelled"}),
         json!({"status": "failed", "error": {"code": 1, "message": "m"}}),
     ];
-    for (count, other) in (1..).zip(others) {
-        stack.upstream.bend(&task, &other).unwrap();
-        // The gateway holds no result, so the latched state is all that it can tell.
-        let told = refused(&alice, &task).await;
-        assert_eq!(told, (UNAVAILABLE, json!("completed")), "{other}");
-        let reason = [("reason", "regression")];
-        assert_eq!(stack.count(REFUSALS, &reason).await.unwrap(), count);
-    }
+    assert_regressions(&stack, &alice, &task, "completed", &others).await;
     let back = json!({"status": "completed", "error": null, "result": {"content": []}});
     stack.upstream.bend(&task, &back).unwrap();
     alice.until(&task, "completed").await.unwrap();
@@ -283,15 +407,53 @@ async fn a_terminal_state_is_final() {
 }
 
 #[tokio::test]
-async fn a_cancelled_task_stays_cancelled() {
+async fn case_46_a_task_that_failed_stays_failed() {
+    let (stack, alice, task) = start_task().await;
+    stack.upstream.fail(&task, -32042, "it broke").unwrap();
+    alice.until(&task, "failed").await.unwrap();
+    let others = [
+        json!({"status": "working", "error": null}),
+        json!({"status": "cancelled"}),
+        json!({"status": "completed", "result": {"content": []}}),
+    ];
+    assert_regressions(&stack, &alice, &task, "failed", &others).await;
+    assert_eq!(
+        stack.events(&task).await.unwrap(),
+        ["TaskCreated", "TaskFailed(upstream_failed)"]
+    );
+}
+
+/// The gateway holds no payload, so the latched state is all that it can tell.
+async fn assert_regressions(
+    stack: &Stack,
+    client: &Client,
+    task: &str,
+    latched: &str,
+    others: &[Value],
+) {
+    for (count, other) in (1..).zip(others) {
+        stack.upstream.bend(task, other).unwrap();
+        let told = refused(client, task).await;
+        assert_eq!(told, (UNAVAILABLE, json!(latched)), "{other}");
+        let reason = [("reason", "regression")];
+        assert_eq!(stack.count(REFUSALS, &reason).await.unwrap(), count);
+    }
+}
+
+#[tokio::test]
+async fn case_46_a_cancelled_task_stays_cancelled() {
     let (stack, alice, task) = start_task().await;
     alice.cancel(&task).await.unwrap().result().unwrap();
     alice.until(&task, "cancelled").await.unwrap();
-    let other = json!({"status": "completed", "result": {"content": []}});
-    stack.upstream.bend(&task, &other).unwrap();
-    let served = alice.get(&task).await.unwrap().result().unwrap();
-    assert_eq!(served["status"], "cancelled");
-    assert!(served.get("result").is_none());
+    for other in [
+        json!({"status": "completed", "result": {"content": []}}),
+        json!({"status": "working", "result": null}),
+    ] {
+        stack.upstream.bend(&task, &other).unwrap();
+        let served = alice.get(&task).await.unwrap().result().unwrap();
+        assert_eq!(served["status"], "cancelled");
+        assert!(served.get("result").is_none());
+    }
     assert_eq!(
         stack.events(&task).await.unwrap(),
         ["TaskCreated", "TaskCancelled"]
@@ -299,7 +461,7 @@ async fn a_cancelled_task_stays_cancelled() {
 }
 
 #[tokio::test]
-async fn a_payload_that_is_missing_or_stray_is_a_breach_of_the_protocol() {
+async fn case_47_a_payload_that_is_missing_or_stray_is_a_breach_of_the_protocol() {
     let (stack, alice, task) = start_task().await;
     let with = |status: &str, member: &str, value: Value| {
         let mut snapshot = snapshot(&task, status);
@@ -381,7 +543,7 @@ async fn deep_nesting_of_an_upstream_stops_nothing() {
 }
 
 #[tokio::test]
-async fn an_answer_about_another_task_ends_this_one() {
+async fn case_48_an_answer_about_another_task_ends_this_one() {
     let (stack, alice, task) = start_task().await;
     let mut other = snapshot("other", "completed");
     other["result"] = json!({"content": [{"type": "text", "text": "of-another"}]});
@@ -401,15 +563,28 @@ async fn an_answer_about_another_task_ends_this_one() {
 }
 
 #[tokio::test]
-async fn a_tool_that_was_withdrawn_keeps_its_output_to_itself() {
+async fn case_49_a_tool_that_its_tenant_is_denied_keeps_its_output_to_itself() {
+    assert_withheld(|object| match object.value()["spec"]["tenant"].as_str() {
+        Some("acme") => object.set("/spec/upstreams/0/tools/deny", json!(["ask"])),
+        _ => object,
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn case_49_a_tool_that_its_upstream_withdrew_keeps_its_output_to_itself() {
+    assert_withheld(|object| match object.value()["kind"].as_str() {
+        Some("McpUpstream") => object.set("/spec/tools/allow", json!(["echo", "slow"])),
+        _ => object,
+    })
+    .await;
+}
+
+async fn assert_withheld(edit: impl Fn(Manifest) -> Manifest) {
     let (stack, alice) = start().await;
     let task = alice.start_task("ask", json!({})).await.unwrap();
     alice.until(&task, "input_required").await.unwrap();
-    let deny = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
-        Some("acme") => object.set("/spec/upstreams/0/tools/deny", json!(["ask"])),
-        _ => object,
-    };
-    stack.rewrite(deny).unwrap();
+    stack.rewrite(edit).unwrap();
     wait::eventually("withheld", async || {
         let code = alice.get(&task).await?.error_code()?;
         wait::same(&code, &WITHHELD)
@@ -420,16 +595,22 @@ async fn a_tool_that_was_withdrawn_keeps_its_output_to_itself() {
     let told = refused(&alice, &task).await;
     assert_eq!(told, (WITHHELD, json!("input_required")));
     let answer = alice.answer(&task, "name", "accept", json!({"name": "Ann"}));
-    assert_eq!(answer.await.unwrap().error_code().unwrap(), -31004);
+    assert_eq!(answer.await.unwrap().error_code().unwrap(), DENIED);
     assert_eq!(stack.upstream.count("tasks/update"), 0);
     assert_eq!(stack.upstream.count("tasks/get"), gets);
+    let reason = [("reason", "withheld")];
+    assert!(stack.count(REFUSALS, &reason).await.unwrap() >= 2);
     alice.cancel(&task).await.unwrap().result().unwrap();
     stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
+    let cancel = stack.upstream.seen_of("tasks/cancel").remove(0);
+    assert_eq!(cancel.params()["taskId"], json!(task));
+    // Withheld is not ended.
+    assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
 /// Polls keep a task, and nothing else does.
 #[tokio::test]
-async fn a_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
+async fn case_50_a_quiet_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
     let brief = |object: Manifest| match object.value()["kind"].as_str() {
         Some("McpUpstream") => object.set("/spec/tasks/retention", json!("4s")),
         _ => object,
@@ -471,7 +652,7 @@ async fn a_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
     let failed = alice.until("forgotten", "failed").await.unwrap();
     assert_eq!(failed["error"]["data"]["reason"], "evicted");
 
-    // The end has a retention too, and its end is no event: case 11 and the second half of 85.
+    // The end has a retention too, and its end is no event.
     wait::eventually("purged", async || {
         let code = alice.get("forgotten").await?.error_code()?;
         wait::same(&code, &-32602)
@@ -487,20 +668,4 @@ async fn a_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
     let again = alice.start_task("slow", json!({})).await.unwrap();
     assert_eq!(again, "forgotten");
     alice.until(&again, "working").await.unwrap();
-}
-
-/// Unknown once is not lost, and not `working` either.
-#[tokio::test]
-async fn a_task_that_is_unknown_once_is_unavailable() {
-    let (stack, alice, task) = start_task().await;
-    let unknown = || Answer::error(-32602, "Task not found").status(StatusCode::BAD_REQUEST);
-    stack.upstream.enqueue("tasks/get", unknown());
-    let told = refused(&alice, &task).await;
-    assert_eq!(told, (UNAVAILABLE, json!("working")));
-    alice.until(&task, "working").await.unwrap();
-    // It was heard of since, so this one is a first one again.
-    stack.upstream.enqueue("tasks/get", unknown());
-    let told = refused(&alice, &task).await;
-    assert_eq!(told, (UNAVAILABLE, json!("working")));
-    assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
