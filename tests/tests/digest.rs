@@ -2,18 +2,20 @@
 
 #![cfg(test)]
 
+use std::collections::BTreeSet;
+
 use hangar_tests::client::Client;
 use hangar_tests::manifests::Manifest;
 use hangar_tests::scripted::{Answer, Gate, mk_tool, tools};
 use hangar_tests::stack::{ALICE, Stack};
 use hangar_tests::wait;
-use hyper::StatusCode;
 use serde_json::{Value, json};
 
 const DRIFT: &str = "hangar_task_digest_drift_total";
 const COMPLETED: &str = "hangar_tasks_completed_total";
 const FAILED: &str = "hangar_tasks_failed_total";
 const DRIFTED: i64 = -31003;
+const WITHHELD: i64 = -31002;
 
 async fn start() -> (Stack, Client) {
     let stack = Stack::start().await.unwrap();
@@ -49,91 +51,156 @@ fn list(tools: &str) -> Answer {
 }
 
 /// A contract with everything that counts, spelled plainly.
-const PLAIN: &str = r#"{"name":"slow","title":"Slow","description":"Takes its time","inputSchema":{"type":"object","properties":{"n":{"type":"number","maximum":10}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"icons":[{"src":"https://a.test/i.png"}],"x":null,"execution":{"taskSupport":"optional"}}"#;
+const PLAIN: &str = r#"{"name":"slow","title":"Slow","description":"Takes its time","inputSchema":{"type":"object","properties":{"n":{"type":"number","maximum":10}}},"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true,"title":"é"},"icons":[{"src":"https://a.test/i.png","sizes":["48x48"]}],"_meta":{"a.test/v":1},"x":null,"execution":{"taskSupport":"optional"}}"#;
+
+/// A task that was born under [`PLAIN`] has completed; then its tool is listed like this.
+async fn complete_under(stack: &Stack, client: &Client, text: String) -> String {
+    stack.upstream.script("tools/list", |_| list(PLAIN));
+    let task = begin(client).await;
+    stack.upstream.complete(&task, "the-payload").unwrap();
+    stack.upstream.script("tools/list", move |_| list(&text));
+    task
+}
 
 #[tokio::test]
-async fn a_contract_is_its_meaning_and_not_its_spelling() {
+async fn case_52_one_contract_has_one_digest_however_it_is_spelled() {
     let (stack, alice) = start().await;
-    stack.upstream.script("tools/list", |_| list(PLAIN));
     let same = [
         PLAIN.to_owned(),
         PLAIN.replace("10", "1.0e1"),
+        PLAIN.replace("10", "10.0"),
         PLAIN.replace("Takes", "T\\u0061kes"),
+        PLAIN.replace("é", "\\u00E9"),
+        PLAIN.replace("https://a", "https:\\/\\/a"),
         PLAIN.replace("\"name\"", "\"n\\u0061me\""),
         PLAIN.replace("\":", "\" :\t"),
+        // Which of the two a tool has depends on the era, and is no part of its contract.
         PLAIN.replace("optional", "required"),
         PLAIN.replace(r#","execution":{"taskSupport":"optional"}"#, ""),
         PLAIN
             .replace(r#""title":"Slow","#, "")
             .replace(r#""x":null"#, r#""x":null,"title":"Slow""#),
+        PLAIN.replace(
+            r#""type":"number","maximum":10"#,
+            r#""maximum":10,"type":"number""#,
+        ),
     ];
-    for text in same {
-        let task = begin(&alice).await;
-        stack.upstream.complete(&task, "the-payload").unwrap();
-        let text_of = text.clone();
-        stack.upstream.script("tools/list", move |_| list(&text_of));
+    let mut digests = BTreeSet::new();
+    for (number, text) in same.into_iter().enumerate() {
+        assert_eq!(text == PLAIN, number == 0, "{text}");
+        let task = complete_under(&stack, &alice, text.clone()).await;
         let result = alice.get(&task).await.unwrap().result().unwrap();
         assert_eq!(result["status"], "completed", "{text}");
-        stack.upstream.script("tools/list", |_| list(PLAIN));
+        // Born under this spelling, too.
+        let again = begin(&alice).await;
+        digests.insert(digest_of(&stack, &again).await);
     }
+    assert_eq!(digests.len(), 1, "{digests:?}");
+    assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn case_52_every_change_of_a_member_is_another_contract() {
+    let (stack, alice) = start().await;
     let others = [
         ("slow\"", "slow2\""),
         ("\"Slow\"", "\"Slower\""),
+        (r#""title":"Slow","#, ""),
         ("its time", "its  time"),
         ("\"number\"", "\"integer\""),
         ("10", "11"),
+        (r#","maximum":10"#, ""),
         (
             r#""outputSchema":{"type":"object"}"#,
             r#""outputSchema":{"type":"array"}"#,
         ),
+        (r#""outputSchema":{"type":"object"},"#, ""),
         ("true", "false"),
+        // Composed and decomposed look alike, and are not.
+        ("é", "e\\u0301"),
         ("i.png", "j.png"),
+        (r#"["48x48"]"#, r#"["48x48","any"]"#),
+        (r#""a.test/v":1"#, r#""a.test/v":2"#),
         (r#""x":null"#, r#""x":0"#),
         (r#","x":null"#, ""),
-        (r#""title":"Slow","#, ""),
+        (r#""x":null"#, r#""x":null,"y":null"#),
     ];
-    for (from, to) in others {
-        let task = begin(&alice).await;
-        stack.upstream.complete(&task, "the-payload").unwrap();
+    for (count, (from, to)) in (1..).zip(others) {
         let text = PLAIN.replacen(from, to, 1);
         assert_ne!(text, PLAIN, "{from}");
-        stack.upstream.script("tools/list", move |_| list(&text));
+        let task = complete_under(&stack, &alice, text).await;
         assert_drifted(&alice, &task).await;
-        stack.upstream.script("tools/list", |_| list(PLAIN));
+        assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), count, "{from}");
     }
 }
 
+const DRIFT_ON_CHAIN: [&str; 3] = [
+    "TaskCreated",
+    "DigestMismatchInTask",
+    "TaskFailed(digest_drift)",
+];
+
 #[tokio::test]
-async fn drift_is_recorded_once_and_for_good() {
+async fn case_53_drift_while_a_task_works_fails_it_when_a_payload_comes() {
     let (stack, alice) = start().await;
     let task = begin(&alice).await;
     stack.upstream.set_tools(drifted());
     // Nothing to withhold yet, and nothing to conclude.
     alice.until(&task, "working").await.unwrap();
+    assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
+    stack.upstream.complete(&task, "the-payload").unwrap();
+    assert_drifted(&alice, &task).await;
+    assert_eq!(stack.events(&task).await.unwrap(), DRIFT_ON_CHAIN);
+    stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
+    let cancel = stack.upstream.seen_of("tasks/cancel").remove(0);
+    assert_eq!(cancel.params()["taskId"], json!(task));
+    assert_drifted(&alice, &task).await;
+    alice.cancel(&task).await.unwrap().result().unwrap();
+    assert_eq!(stack.upstream.count("tasks/cancel"), 1);
+}
+
+#[tokio::test]
+async fn case_54_drift_and_three_polls_are_one_mismatch_and_one_failure() {
+    let (stack, alice) = start().await;
+    let task = begin(&alice).await;
+    stack.upstream.set_tools(drifted());
     stack.upstream.complete(&task, "the-payload").unwrap();
     for _ in 0..3 {
         assert_drifted(&alice, &task).await;
     }
-    stack.upstream.set_tools(tools());
-    assert_drifted(&alice, &task).await;
-    stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
-    assert_eq!(stack.upstream.count("tasks/cancel"), 1);
-    assert_eq!(
-        stack.events(&task).await.unwrap(),
-        [
-            "TaskCreated",
-            "DigestMismatchInTask",
-            "TaskFailed(digest_drift)"
-        ]
-    );
+    assert_eq!(stack.events(&task).await.unwrap(), DRIFT_ON_CHAIN);
     assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 1);
+    let reason = [("reason", "digest_drift")];
+    assert_eq!(stack.count(FAILED, &reason).await.unwrap(), 1);
     assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 1);
     assert_eq!(stack.count(COMPLETED, &[]).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn case_55_a_contract_that_is_put_back_saves_no_task() {
+    let (mut stack, alice) = start().await;
+    let task = begin(&alice).await;
+    stack.upstream.set_tools(drifted());
+    stack.upstream.complete(&task, "the-payload").unwrap();
+    assert_drifted(&alice, &task).await;
+    stack.upstream.set_tools(tools());
+    alice.list_tools().await.unwrap().result().unwrap();
+    for _ in 0..2 {
+        assert_drifted(&alice, &task).await;
+        // Nor does a gateway that remembers nothing but its ledger.
+        stack.gateway.restart().await.unwrap();
+        stack.gateway.ready().await.unwrap();
+    }
+    assert_eq!(stack.events(&task).await.unwrap(), DRIFT_ON_CHAIN);
+    // Later tasks are born under the contract that is back.
+    let later = begin(&alice).await;
+    stack.upstream.complete(&later, "the-payload").unwrap();
+    alice.until(&later, "completed").await.unwrap();
+}
+
 /// The contract changes while the answer is on its way.
 #[tokio::test]
-async fn a_change_behind_the_upstreams_answer_is_caught() {
+async fn case_56_a_change_behind_the_upstreams_answer_is_caught() {
     let (stack, alice) = start().await;
     let task = begin(&alice).await;
     stack.upstream.complete(&task, "the-payload").unwrap();
@@ -153,7 +220,7 @@ async fn a_change_behind_the_upstreams_answer_is_caught() {
 
 /// A list that was asked for before the answer came vouches for nothing.
 #[tokio::test]
-async fn a_list_that_began_before_the_answer_vouches_for_nothing() {
+async fn case_56_a_list_that_began_before_the_answer_vouches_for_nothing() {
     let (stack, alice) = start().await;
     let task = begin(&alice).await;
     stack.upstream.complete(&task, "the-payload").unwrap();
@@ -185,7 +252,7 @@ async fn a_list_that_began_before_the_answer_vouches_for_nothing() {
 
 /// Drift is latched though nobody waits for it any more.
 #[tokio::test]
-async fn drift_is_latched_when_its_client_is_gone() {
+async fn case_96_drift_is_latched_when_its_client_is_gone() {
     let (stack, alice) = start().await;
     let task = begin(&alice).await;
     stack.upstream.complete(&task, "the-payload").unwrap();
@@ -209,11 +276,14 @@ async fn drift_is_latched_when_its_client_is_gone() {
 }
 
 #[tokio::test]
-async fn drift_withholds_questions_and_errors_too() {
+async fn case_57_drift_withholds_questions_and_errors_and_refuses_updates() {
     let (stack, alice) = start().await;
     let (failed, asking) = (begin(&alice).await, begin(&alice).await);
-    stack.upstream.ask(&asking, "key", "the-payload?").unwrap();
-    alice.until(&asking, "input_required").await.unwrap();
+    let polled = begin(&alice).await;
+    for task in [&asking, &polled] {
+        stack.upstream.ask(task, "key", "the-payload?").unwrap();
+        alice.until(task, "input_required").await.unwrap();
+    }
     stack.upstream.fail(&failed, -32042, "the-payload").unwrap();
     stack.upstream.set_tools(drifted());
     assert_drifted(&alice, &failed).await;
@@ -224,22 +294,21 @@ async fn drift_withholds_questions_and_errors_too() {
         "complete"
     );
     assert_drifted(&alice, &asking).await;
+    // And by a poll; a later update finds the end.
+    assert_drifted(&alice, &polled).await;
+    let late = alice.answer(&polled, "key", "accept", json!({"name": "Ann"}));
+    late.await.unwrap().result().unwrap();
     assert_eq!(stack.upstream.count("tasks/update"), 0);
-    for task in [failed, asking] {
-        assert_eq!(
-            stack.events(&task).await.unwrap(),
-            [
-                "TaskCreated",
-                "DigestMismatchInTask",
-                "TaskFailed(digest_drift)"
-            ]
-        );
+    for task in [failed, asking, polled] {
+        assert_eq!(stack.events(&task).await.unwrap(), DRIFT_ON_CHAIN);
     }
+    let decisions = "hangar_task_consent_decisions_total";
+    assert_eq!(stack.count(decisions, &[]).await.unwrap(), 0);
 }
 
 /// An end that was delivered is not rewritten, and delivered no more.
 #[tokio::test]
-async fn drift_after_the_end_withholds_without_a_second_outcome() {
+async fn case_94_drift_after_the_end_withholds_without_a_second_outcome() {
     let (stack, alice) = start().await;
     let task = begin(&alice).await;
     stack.upstream.complete(&task, "the-payload").unwrap();
@@ -249,7 +318,7 @@ async fn drift_after_the_end_withholds_without_a_second_outcome() {
         let reply = alice.get(&task).await.unwrap();
         assert!(!String::from_utf8_lossy(&reply.body).contains("the-payload"));
         let message = reply.message().unwrap();
-        assert_eq!(message["error"]["code"], -31002, "{message}");
+        assert_eq!(message["error"]["code"], WITHHELD, "{message}");
         assert_eq!(message["error"]["data"]["status"], "completed");
     }
     assert_eq!(
@@ -260,98 +329,31 @@ async fn drift_after_the_end_withholds_without_a_second_outcome() {
     assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 0);
 }
 
-/// The upstream fails its list, or answers something else.
 #[tokio::test]
-async fn a_list_that_fails_three_times_counts_as_drift() {
-    assert_unseen(vec![
-        Answer::error(-32603, "no"),
-        Answer::raw("").status(StatusCode::BAD_GATEWAY),
-        Answer::raw("<html>"),
-        Answer::hang_up(),
-        Answer::built_in().cut_at(30),
-    ])
-    .await;
-}
-
-/// The list lacks the tool, is malformed, or its pages never end.
-#[tokio::test]
-async fn a_list_that_shows_no_contract_three_times_counts_as_drift() {
-    let tool = mk_tool("paged", "On a page.", &json!({}));
-    let pages = json!({"resultType": "complete", "tools": [tool], "nextCursor": "again"});
-    assert_unseen(vec![
-        list(r#"{"name":"another","inputSchema":{"type":"object"}}"#),
-        list(""),
-        list(&format!("{PLAIN},{PLAIN}")),
-        Answer::result(&json!({"resultType": "complete", "tools": {}})),
-        Answer::result(&pages),
-    ])
-    .await;
-}
-
-async fn assert_unseen(answers: Vec<Answer>) {
-    let (stack, alice) = start().await;
-    for (count, answer) in (1..).zip(answers) {
-        stack.upstream.unscript("tools/list");
-        let task = begin(&alice).await;
-        stack.upstream.complete(&task, "the-payload").unwrap();
-        let what = format!("{answer:?}");
-        stack.upstream.script("tools/list", move |_| answer.clone());
-        let looks = stack.upstream.count("tools/list");
-        assert_drifted(&alice, &task).await;
-        assert!(stack.upstream.count("tools/list") >= looks + 3, "{what}");
-        assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), count, "{what}");
-        // For good.
-        stack.upstream.unscript("tools/list");
-        assert_drifted(&alice, &task).await;
-    }
-}
-
-/// It is looked at again before anything is concluded.
-#[tokio::test]
-async fn a_list_that_fails_twice_is_looked_at_a_third_time() {
-    let (stack, alice) = start().await;
-    let task = begin(&alice).await;
-    stack.upstream.complete(&task, "done").unwrap();
-    stack.upstream.enqueue("tools/list", Answer::hang_up());
-    stack.upstream.enqueue("tools/list", list(""));
-    let done = alice.get(&task).await.unwrap().result().unwrap();
-    assert_eq!(done["status"], "completed");
-    assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 0);
-}
-
-/// An upstream that asks for patience does not fail anybody's task.
-#[tokio::test]
-async fn a_list_that_is_throttled_withholds_and_concludes_nothing() {
-    let (stack, alice) = start().await;
-    let task = begin(&alice).await;
-    stack.upstream.complete(&task, "the-payload").unwrap();
-    stack.upstream.script("tools/list", |_| {
-        Answer::raw("").status(StatusCode::TOO_MANY_REQUESTS)
-    });
-    let reply = alice.get(&task).await.unwrap();
-    assert!(!String::from_utf8_lossy(&reply.body).contains("the-payload"));
-    assert_eq!(reply.error_code().unwrap(), -31001);
-    assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 0);
-    stack.upstream.unscript("tools/list");
-    alice.until(&task, "completed").await.unwrap();
-}
-
-#[tokio::test]
-async fn a_wrong_pin_refuses_the_first_call_and_every_later_one() {
+async fn case_59_a_wrong_pin_refuses_the_first_call_and_every_later_one() {
     let wrong = format!("sha256:{}", "0".repeat(64));
     let pinned = |object: Manifest| match object.value()["kind"].as_str() {
         Some("McpUpstream") => object.set("/spec/tools/pins", json!({"slow": [wrong]})),
         _ => object,
     };
-    let stack = Stack::start_with(pinned).await.unwrap();
+    let mut stack = Stack::start_with(pinned).await.unwrap();
     let alice = stack.client(ALICE);
-    for _ in 0..3 {
-        let reply = alice.call("slow", json!({})).await.unwrap();
-        assert_eq!(reply.error_code().unwrap(), DRIFTED);
-        let reply = alice.call_sync("slow", json!({})).await.unwrap();
-        assert_eq!(reply.error_code().unwrap(), DRIFTED);
+    for start in 0..2 {
+        for _ in 0..3 {
+            let reply = alice.call("slow", json!({})).await.unwrap();
+            assert_eq!(reply.error_code().unwrap(), DRIFTED);
+            let reply = alice.call_sync("slow", json!({})).await.unwrap();
+            assert_eq!(reply.error_code().unwrap(), DRIFTED);
+        }
+        if start == 0 {
+            stack.gateway.restart().await.unwrap();
+            stack.gateway.ready().await.unwrap();
+        }
     }
     assert_eq!(stack.upstream.count("tools/call"), 0);
+    let drift = [("method", "tools/call"), ("outcome", "drift")];
+    let refused = stack.gateway.metric("hangar_requests_total", &drift, 6.0);
+    refused.await.unwrap();
     alice
         .call("echo", json!({}))
         .await
@@ -365,22 +367,42 @@ async fn a_wrong_pin_refuses_the_first_call_and_every_later_one() {
     assert_eq!(names, ["ask", "echo"]);
 }
 
+/// Whether a first sight is pinned by itself, or nothing is.
 #[tokio::test]
-async fn a_task_keeps_the_contract_that_it_was_born_with() {
+async fn case_60_without_a_pin_the_contract_seen_at_birth_binds_the_task() {
+    for mode in ["FirstUse", "Disabled"] {
+        let stack = Stack::start_with(|object| pinning(object, &json!({"mode": mode})))
+            .await
+            .unwrap();
+        let alice = stack.client(ALICE);
+        let (drifts, stays) = (begin(&alice).await, begin(&alice).await);
+        assert_eq!(digest_of(&stack, &drifts).await.len(), "sha256:".len() + 64);
+        stack.upstream.complete(&stays, "done").unwrap();
+        alice.until(&stays, "completed").await.unwrap();
+        stack.upstream.set_tools(drifted());
+        stack.upstream.complete(&drifts, "the-payload").unwrap();
+        assert_drifted(&alice, &drifts).await;
+        assert_eq!(stack.events(&drifts).await.unwrap(), DRIFT_ON_CHAIN);
+    }
+}
+
+#[tokio::test]
+async fn case_61_a_task_keeps_the_one_contract_that_it_was_born_with() {
     let stack = Stack::start_with(|object| pinning(object, &json!({"mode": "Disabled"})))
         .await
         .unwrap();
     let alice = stack.client(ALICE);
-    let (unpinned, old) = (begin(&alice).await, begin(&alice).await);
+    let old = [begin(&alice).await, begin(&alice).await];
     stack.upstream.set_tools(drifted());
     // Without pins a call relies on what is listed now. The list of a minute ago will not do.
     alice.list_tools().await.unwrap().result().unwrap();
     let new = begin(&alice).await;
-    stack.upstream.complete(&unpinned, "the-payload").unwrap();
-    assert_drifted(&alice, &unpinned).await;
 
     // Both contracts become approved ones; a task is bound to the one all the same.
-    let pins = [digest_of(&stack, &old).await, digest_of(&stack, &new).await];
+    let pins = [
+        digest_of(&stack, &old[0]).await,
+        digest_of(&stack, &new).await,
+    ];
     assert_ne!(pins[0], pins[1]);
     let approved = json!({"slow": pins, "echo": [pins[0]]});
     stack
@@ -396,12 +418,17 @@ async fn a_task_keeps_the_contract_that_it_was_born_with() {
     })
     .await
     .unwrap();
-    for task in [&old, &new] {
+    for task in old.iter().chain([&new]) {
         stack.upstream.complete(task, "the-payload").unwrap();
     }
-    assert_drifted(&alice, &old).await;
+    assert_drifted(&alice, &old[0]).await;
     alice.until(&new, "completed").await.unwrap();
     begin(&alice).await;
+    // The other way round: what is listed is the older one of the two.
+    stack.upstream.set_tools(tools());
+    alice.until(&old[1], "completed").await.unwrap();
+    let reply = alice.get(&new).await.unwrap();
+    assert_eq!(reply.error_code().unwrap(), WITHHELD);
 }
 
 fn pinning(object: Manifest, pinning: &Value) -> Manifest {
@@ -422,43 +449,64 @@ async fn digest_of(stack: &Stack, task: &str) -> String {
     format!("sha256:{}", digest.trim_start_matches("sha256:"))
 }
 
+/// One poll has its answer, and the list for it is on its way. Then the contract changes, and two
+/// hundred more have theirs: that list vouches for none of them.
 #[tokio::test]
-async fn many_polls_at_once_share_their_lists() {
+async fn case_62_many_polls_share_few_lists_each_begun_after_what_it_vouches_for() {
     const POLLS: usize = 200;
     // One tenant of two has half of the places.
     let roomy = |object: Manifest| match object.value()["kind"].as_str() {
-        Some("McpUpstream") => object.set("/spec/limits/maxConcurrent", json!(2 * POLLS)),
+        Some("McpUpstream") => object.set("/spec/limits/maxConcurrent", json!(4 * POLLS)),
         _ => object,
     };
     let stack = Stack::start_with(roomy).await.unwrap();
     let alice = stack.client(ALICE);
-    // A task for each: polls of one task would be asked for together.
+    let first = begin(&alice).await;
+    let birth = |_| {
+        let alice = alice.clone();
+        tokio::spawn(async move { begin(&alice).await })
+    };
+    let births: Vec<_> = (0..POLLS).map(birth).collect();
     let mut tasks = Vec::new();
-    for _ in 0..POLLS {
-        let task = begin(&alice).await;
-        stack.upstream.complete(&task, "done").unwrap();
-        tasks.push(task);
+    for birth in births {
+        tasks.push(birth.await.unwrap());
     }
-    let gate = Gate::new();
-    stack.upstream.script("tasks/get", {
-        let gate = gate.clone();
-        move |_| Answer::built_in().held(&gate)
-    });
+    for task in tasks.iter().chain([&first]) {
+        stack.upstream.complete(task, "the-payload").unwrap();
+    }
     let lists = stack.upstream.count("tools/list");
-    let polls: Vec<_> = tasks
-        .into_iter()
-        .map(|task| {
-            let alice = alice.clone();
-            tokio::spawn(async move { alice.get(&task).await })
-        })
-        .collect();
-    gate.reached(POLLS).await.unwrap();
-    gate.open();
+    let listed = Gate::new();
+    stack
+        .upstream
+        .enqueue("tools/list", Answer::built_in().held(&listed));
+    let early = tokio::spawn({
+        let (alice, first) = (alice.clone(), first.clone());
+        async move { alice.get(&first).await }
+    });
+    listed.reached(1).await.unwrap();
+    stack.upstream.set_tools(drifted());
+    let answered = Gate::new();
+    stack.upstream.script("tasks/get", {
+        let answered = answered.clone();
+        move |_| Answer::built_in().rings(&answered)
+    });
+    let poll = |task: String| {
+        let alice = alice.clone();
+        tokio::spawn(async move { assert_drifted(&alice, &task).await })
+    };
+    let polls: Vec<_> = tasks.into_iter().map(poll).collect();
+    answered.reached(POLLS).await.unwrap();
+    listed.open();
+    let served = early.await.unwrap().unwrap().result().unwrap();
+    assert_eq!(served["status"], "completed");
     for poll in polls {
-        let done = poll.await.unwrap().unwrap().result().unwrap();
-        assert_eq!(done["status"], "completed");
+        poll.await.unwrap();
     }
+    // The one that was held, one for all who had their answers by then, and few for stragglers.
     let lists = stack.upstream.count("tools/list") - lists;
-    assert!((1..=POLLS / 4).contains(&lists), "{lists} lists");
-    assert_eq!(stack.count(COMPLETED, &[]).await.unwrap(), POLLS as u64);
+    assert!((2..=POLLS / 20).contains(&lists), "{lists} lists");
+    let counts = [(DRIFT, 200), (FAILED, 200), (COMPLETED, 1)];
+    for (name, count) in counts {
+        assert_eq!(stack.count(name, &[]).await.unwrap(), count, "{name}");
+    }
 }
