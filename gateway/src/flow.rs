@@ -95,6 +95,8 @@ pub struct Relayed<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Ok,
+    /// A handle was given out: how the work ends is not known yet.
+    Task,
     /// A result with `isError`.
     ToolError,
     /// An error of the upstream, or of the request's own form.
@@ -318,6 +320,7 @@ impl Outcome {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Task => "task",
             Self::ToolError => "tool_error",
             Self::RpcError => "rpc_error",
             Self::Denied => "denied",

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hangar_ledger::Status;
+use hangar_relay::headers::TaskName;
 use hangar_store::{Health, Store};
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +32,8 @@ pub struct Gateway {
     pub max_body: usize,
     /// Longest time that a request body takes to arrive.
     pub body_timeout: Duration,
+    /// Whether `tasks/*` may come without `Mcp-Name`.
+    pub task_name: TaskName,
     /// Bytes of bodies that are held at once.
     pub held: Arc<Budget>,
     /// Governance sections, which end even when their client is gone.
@@ -62,6 +65,7 @@ impl Gateway {
             stall_timeout,
             listen_timeout,
             drain_timeout: _,
+            require_task_name,
         } = edge;
         let times = Times {
             life: listen_timeout.0,
@@ -77,6 +81,11 @@ impl Gateway {
             class,
             max_body: max_body.0,
             body_timeout: body_timeout.0,
+            task_name: if *require_task_name {
+                TaskName::Required
+            } else {
+                TaskName::MayBeAbsent
+            },
             sections: TaskTracker::new(),
             births: Births::default(),
             owners: Owners::default(),

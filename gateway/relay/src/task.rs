@@ -159,6 +159,12 @@ pub fn suspected_id(result: &RawValue) -> Option<String> {
     (!id.is_empty() && id.len() <= MAX_TASK_ID_BYTES).then(|| id.into_owned())
 }
 
+/// Whether a result says that it is a handle, where none may be.
+pub fn claims_one(result: &RawValue) -> bool {
+    let members = Members::of(result);
+    members.is_ok_and(|members| members.string("resultType").as_deref() == Some("task"))
+}
+
 /// Reads a result of `tasks/get` for the task `asked`.
 pub fn polled<'a>(result: &'a RawValue, asked: &str) -> Result<Polled<'a>, Error> {
     let members = members(result)?;

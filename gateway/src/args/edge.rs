@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::Size;
 
-/// Bounds on what clients send.
+/// Bounds on what clients send, and how strictly it is taken.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Edge {
     /// Largest request body, in bytes or with Ki, Mi.
@@ -88,6 +88,10 @@ pub struct Edge {
         default_value = "20"
     )]
     pub drain_timeout: Seconds,
+    /// Refuse tasks/get, tasks/update and tasks/cancel without the header Mcp-Name. The protocol
+    /// demands it, and clients in wide use leave it out.
+    #[arg(long, env = "HANGAR_REQUIRE_TASK_NAME")]
+    pub require_task_name: bool,
 }
 
 /// Bounds that contradict each other.

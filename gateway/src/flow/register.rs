@@ -157,7 +157,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
                 .with_label_values(&labels)
                 .inc();
             let relayed = Relayed::read(&message, &section.id)?;
-            Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
+            Ok(Answer::relayed(&section.id, &relayed, Outcome::Task))
         }
         Err(Undecided::Refused(Refusal::Collision)) => {
             count(&section, Refusal::Collision.reason());

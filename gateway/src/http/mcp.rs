@@ -138,7 +138,7 @@ async fn climb(
         body,
         client,
     };
-    let checked = match check(&entered, &head.headers, trail) {
+    let checked = match check(gateway, &entered, &head.headers, trail) {
         Ok(Some(checked)) => checked,
         Ok(None) => return Ok(Climbed::Answered(Answer::accepted())),
         Err(error) => return Ok(Climbed::Answered(entered.finished(Err(error), trail))),

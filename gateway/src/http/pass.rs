@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hangar_relay::envelope::{self, Message};
-use hangar_relay::headers::{Routing, TaskName};
+use hangar_relay::headers::Routing;
 use hangar_relay::method::{self, Method};
 use hangar_relay::notify::Wanted;
 use hangar_relay::params::Params;
@@ -205,7 +205,7 @@ impl Ride {
             entered,
             mut trail,
         } = self;
-        let answer = match check(&entered, &headers, &mut trail) {
+        let answer = match check(&gateway, &entered, &headers, &mut trail) {
             Ok(Some(checked)) => {
                 let notes = Notes {
                     wanted: Wanted::of(&checked.params.meta),
@@ -235,6 +235,7 @@ impl Ride {
 /// Checks what the body alone decides, and the headers against it; none for a notification: core
 /// defines none from client to server over HTTP, and one that needs no answer gets none.
 pub(super) fn check<'a>(
+    gateway: &Gateway,
     entered: &'a Entered,
     headers: &HeaderMap,
     trail: &mut Trail,
@@ -256,7 +257,7 @@ pub(super) fn check<'a>(
             method,
             &params.meta.protocol_version,
             params.mirrored_name(),
-            TaskName::MayBeAbsent,
+            gateway.task_name,
         )?;
     }
     if !params.meta.speaks_ours() {

@@ -47,6 +47,9 @@ pub fn contract(error: &contracts::Error) -> WireError {
             failure.retry_after()
         }
         contracts::Error::Unreadable(_) => None,
+        contracts::Error::Task => {
+            return WireError::from(Kind::UpstreamProtocol).because(error);
+        }
     };
     WireError::from(Kind::Unavailable)
         .because(error)

@@ -103,7 +103,11 @@ impl Trail {
         let status = told.status.map(|status| status.as_u16());
         let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         match told.outcome {
-            Outcome::Ok | Outcome::ToolError | Outcome::RpcError | Outcome::Gone => {
+            Outcome::Ok
+            | Outcome::Task
+            | Outcome::ToolError
+            | Outcome::RpcError
+            | Outcome::Gone => {
                 tracing::info!(
                     correlation,
                     tenant,

@@ -15,6 +15,7 @@ use hangar_relay::headers;
 use hangar_relay::listen::List;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
+use hangar_relay::task;
 use tokio::sync::watch;
 
 use super::client::Http;
@@ -47,6 +48,9 @@ pub enum Error {
     /// The upstream answered an error or a list that cannot be read.
     #[error("tools/list of the upstream cannot be read: {0}")]
     Unreadable(&'static str),
+    /// Only a call of a tool makes one.
+    #[error("tools/list of the upstream became a task")]
+    Task,
 }
 
 #[derive(Debug, Default)]
@@ -165,6 +169,7 @@ impl Error {
         match self {
             Self::Ours(failure) | Self::Theirs(failure) => failure.reason(),
             Self::Unreadable(reason) => reason,
+            Self::Task => "task",
         }
     }
 
@@ -215,6 +220,9 @@ async fn fetch(upstream: &Upstream, http: &Http, began: Instant) -> Fetched {
             Ok((Reply::Error(_), _)) => return Err(Error::Unreadable("rpc_error")),
             Err(error) => return Err(Error::Unreadable(error.reason())),
         };
+        if task::claims_one(page) {
+            return Err(Error::Task);
+        }
         cursor = list
             .push(page)
             .map_err(|error| Error::Unreadable(error.reason()))?;

@@ -14,6 +14,7 @@ use hangar_relay::headers;
 use hangar_relay::legacy::{Era, VERSIONS, upstream as legacy};
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
+use hangar_relay::wire::Kind;
 use hangar_wire::Protocol;
 use http::StatusCode;
 use serde_json::value::RawValue;
@@ -146,6 +147,12 @@ pub(super) async fn send(
         // A later revision refuses what has no envelope with a reply.
         Ok(received) if era == Era::Modern || !is_refusal(received.status) => return outcome,
         Ok(_) => false,
+        // Whatever it said when it was asked: only the later revision has no `initialize`. Nothing
+        // was executed.
+        Err(failure) if era == Era::Legacy && knows_no_initialize(failure) => {
+            eras.set(Some(Era::Modern));
+            return send_as(Era::Modern, exchange, notes).await;
+        }
         Err(failure) if !doubts(failure) => return outcome,
         Err(failure) => is_unreachable(failure) || failure.may_have_acted(),
     };
@@ -286,6 +293,14 @@ fn doubts(failure: &Failure) -> bool {
         Failure::Refused(_) => true,
         Failure::Before(failure) => doubts(failure),
         failure => is_unreachable(failure),
+    }
+}
+
+fn knows_no_initialize(failure: &Failure) -> bool {
+    match failure {
+        Failure::Refused(code) => *code == Kind::UnknownMethod.code(),
+        Failure::Before(failure) => knows_no_initialize(failure),
+        _ => false,
     }
 }
 

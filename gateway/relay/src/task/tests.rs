@@ -164,6 +164,19 @@ fn an_id_is_found_for_the_cancel_on_suspicion() {
 }
 
 #[test]
+fn only_result_type_claims_a_task() {
+    for (text, expected) in [
+        (r#"{"resultType":"task","tools":[]}"#, true),
+        (r#"{"result\u0054ype":"task"}"#, true),
+        (r#"{"resultType":"complete","taskId":"a"}"#, false),
+        (r#"{"tools":[{"resultType":"task"}],"task":{}}"#, false),
+        (r#""task""#, false),
+    ] {
+        assert_eq!(claims_one(&raw(text)), expected, "{text}");
+    }
+}
+
+#[test]
 fn polls_bring_what_their_status_has() {
     for status in ["working", "cancelled"] {
         let text = raw(&get(status, r#","statusMessage":"m""#));

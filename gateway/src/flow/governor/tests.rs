@@ -144,6 +144,7 @@ fn mk_rig() -> Rig {
         stall_timeout: Seconds(Duration::from_secs(1)),
         listen_timeout: Seconds(Duration::from_secs(1)),
         drain_timeout: Seconds(Duration::from_secs(1)),
+        require_task_name: false,
     };
     let gateway = Gateway::new(config, store, metrics, freshness, "hangar".into(), &edge);
     let governor = Governor {

@@ -75,9 +75,11 @@ fn reason(health: Health) -> Option<&'static str> {
 }
 
 #[tokio::test]
-async fn a_full_disk_fails_closed_and_recovers_by_itself() {
+async fn case_18_a_full_disk_fails_closed_and_recovers_by_itself() {
     let Some(small) = Small::mount() else {
-        println!("SKIPPED: a_full_disk_fails_closed_and_recovers_by_itself mounts, run it as root");
+        println!(
+            "SKIPPED: case_18_a_full_disk_fails_closed_and_recovers_by_itself mounts, run it as root"
+        );
         return;
     };
     let store = open(small.folder.path());
@@ -116,7 +118,7 @@ async fn a_full_disk_fails_closed_and_recovers_by_itself() {
 }
 
 #[tokio::test]
-async fn a_failed_batch_is_refused_whole_and_never_tried_again() {
+async fn case_18_a_failed_batch_is_refused_whole_and_never_tried_again() {
     let (folder, store) = mk_store();
     let owner = mk_owner("acme", "alice");
     let other = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();

@@ -8,6 +8,54 @@ fn shared(tenant: &str) -> Owner {
     Owner::new(mk_tenant(tenant), None)
 }
 
+async fn finds(store: &SqliteStore, caller: &Owner, task: &str) -> bool {
+    let TaskKey { upstream, task } = mk_key(task);
+    let scope = Scope::Owner(caller.clone());
+    let found = store.lookup(&scope, &upstream, &task).await.unwrap();
+    let reach = Reach {
+        caller: caller.clone(),
+        own: vec![upstream],
+        all: Vec::new(),
+    };
+    let located = store.locate(&reach, &task).await.unwrap();
+    assert_eq!(found.as_slice(), located, "the two ways to find it agree");
+    found.is_some()
+}
+
+/// Recorded by a credential that names no principal.
+#[tokio::test]
+async fn case_04_a_task_without_principal_is_any_principal_s_of_its_tenant() {
+    let (_folder, store) = mk_store();
+    born(&store, "t", shared("acme")).await;
+    for principal in ["alice", "bob"] {
+        assert!(finds(&store, &mk_owner("acme", principal), "t").await);
+        assert!(!finds(&store, &mk_owner("globex", principal), "t").await);
+    }
+    assert!(finds(&store, &shared("acme"), "t").await);
+    assert!(!finds(&store, &Owner::anonymous(), "t").await);
+}
+
+#[tokio::test]
+async fn case_05_a_principal_s_task_is_nobody_s_who_names_none() {
+    let (_folder, store) = mk_store();
+    born(&store, "t", mk_owner("acme", "alice")).await;
+    assert!(!finds(&store, &shared("acme"), "t").await);
+    assert!(finds(&store, &mk_owner("acme", "alice"), "t").await);
+}
+
+#[tokio::test]
+async fn case_06_the_unattributed_find_what_is_unattributed_and_no_more() {
+    let (_folder, store) = mk_store();
+    born(&store, "hers", mk_owner("acme", "alice")).await;
+    born(&store, "tenants", shared("acme")).await;
+    born(&store, "nobodys", Owner::anonymous()).await;
+    let nobody = Owner::anonymous();
+    assert!(!finds(&store, &nobody, "hers").await);
+    assert!(!finds(&store, &nobody, "tenants").await);
+    assert!(finds(&store, &nobody, "nobodys").await);
+    assert!(!finds(&store, &mk_owner("acme", "alice"), "nobodys").await);
+}
+
 #[tokio::test]
 async fn who_may_see_whose_task() {
     let (_folder, store) = mk_store();
@@ -49,7 +97,7 @@ async fn who_may_see_whose_task() {
 }
 
 #[tokio::test]
-async fn one_id_of_two_upstreams_is_two_entries() {
+async fn case_07_one_id_of_two_upstreams_is_two_entries() {
     let (_folder, store) = mk_store();
     let owner = mk_owner("acme", "alice");
     let keys = ["uid-a", "uid-b"]
@@ -125,7 +173,7 @@ fn plan(store: &SqliteStore, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_read_of_the_path_is_by_index() {
+async fn case_14_every_read_of_the_path_is_by_index() {
     let (_folder, store) = mk_store();
     let entry = born(&store, "t", mk_owner("acme", "alice")).await;
     let writer = schema::open(&store.options.path).unwrap();
