@@ -13,6 +13,7 @@ pub mod client;
 pub mod cluster;
 pub mod envelope;
 pub mod gateway;
+pub mod ledger;
 pub mod manifests;
 pub mod metrics;
 pub mod node;

@@ -154,6 +154,12 @@ impl Raw {
         Ok(said.context("nobody reads")??)
     }
 
+    /// Whether anything came that was not looked at yet. Does not wait.
+    pub fn has_something(&mut self) -> bool {
+        // An end that came is something too; nothing to read is an error of this call.
+        !self.got.is_empty() || self.socket.try_read_buf(&mut self.got).is_ok()
+    }
+
     /// Nothing more will be said.
     pub async fn half_close(&mut self) -> Result<()> {
         Ok(self.socket.shutdown().await?)

@@ -92,7 +92,7 @@ impl Small {
 
 /// With a disk that is really full.
 #[tokio::test]
-async fn a_full_disk_gives_no_handle_and_recovers_by_itself() {
+async fn case_18_a_full_disk_gives_no_handle_and_recovers_by_itself() {
     let small = Small::start().await;
     let alice = small.client();
     // Its pin is stored now, so that what fails below is the birth.
@@ -114,6 +114,8 @@ async fn a_full_disk_gives_no_handle_and_recovers_by_itself() {
     assert!(body.starts_with("degraded"), "{body}");
     assert_eq!(small.count(DEGRADED).await, 1);
     assert!(small.count(ERRORS).await >= 1);
+    let failures = "hangar_task_registration_failures_total";
+    assert_eq!(small.count(failures).await, 1);
 
     // While it lasts no further work is begun upstream; what is known is still served.
     let made = small.upstream.tasks().len();

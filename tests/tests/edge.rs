@@ -262,7 +262,7 @@ fn headers() -> Vec<Wrong> {
 
 /// Each on one and the same connection, with a good request after it.
 #[tokio::test]
-async fn what_is_malformed_is_refused_and_the_connection_goes_on() {
+async fn case_35_what_is_malformed_is_refused_and_the_connection_goes_on() {
     let size = BODY.to_string();
     let edge = Edge::start(&["--max-body", &size]).await;
     let mut raw = edge.connect().await;
@@ -298,7 +298,7 @@ async fn what_is_malformed_is_refused_and_the_connection_goes_on() {
 
 /// Its length is not known before: it is refused once it is over, and the rest is read.
 #[tokio::test]
-async fn a_body_that_grows_past_the_bound_is_refused() {
+async fn case_35_a_body_that_grows_past_the_bound_is_refused() {
     let size = BODY.to_string();
     let edge = Edge::start(&["--max-body", &size]).await;
     let mut raw = edge.connect().await;

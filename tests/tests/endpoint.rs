@@ -2,8 +2,10 @@
 
 #![cfg(test)]
 
+use hangar_tests::envelope::Envelope;
 use hangar_tests::manifests::Manifest;
 use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
+use hangar_tests::wait;
 use serde_json::{Value, json};
 
 const NOT_FOUND: i64 = -32602;
@@ -108,30 +110,67 @@ async fn an_upstream_that_is_not_granted_is_one_that_does_not_exist() {
     );
 }
 
+fn open_to_all() -> impl Fn(Manifest) -> Manifest {
+    let subjects = json!([{"name": "open", "type": "Anonymous"}]);
+    tenant("globex", "/spec/subjects", subjects)
+}
+
 #[tokio::test]
-async fn callers_without_a_credential_share_what_they_make_where_a_policy_says_so() {
-    let open = tenant(
-        "globex",
-        "/spec/subjects",
-        json!([{"name": "open", "type": "Anonymous"}]),
-    );
-    let stack = Stack::start_with(open).await.unwrap();
+async fn case_06_who_is_nobody_reaches_what_is_nobody_s_and_no_more() {
+    let stack = Stack::start_with(open_to_all()).await.unwrap();
     let anyone = stack.gateway.client_of("default", "reports");
-    let task = anyone.start_task("slow", json!({})).await.unwrap();
-    let somebody_else = stack.gateway.client_of("default", "reports");
-    somebody_else.until(&task, "working").await.unwrap();
     let alice = stack.client(ALICE);
-    assert_eq!(
-        alice.get(&task).await.unwrap().error_code().unwrap(),
-        NOT_FOUND
-    );
-    // What alice makes is hers, also against those without a name.
+    let open = anyone.start_task("slow", json!({})).await.unwrap();
     let hers = alice.start_task("slow", json!({})).await.unwrap();
-    assert_eq!(
-        anyone.get(&hers).await.unwrap().error_code().unwrap(),
-        NOT_FOUND
-    );
+    anyone.until(&open, "working").await.unwrap();
+    alice.until(&hers, "working").await.unwrap();
+    let seen = stack.upstream.seen().len();
+    let requests: [fn(&str) -> Envelope; 3] = [Envelope::get, Envelope::cancel, |task| {
+        Envelope::update(task, &json!({"name": {"action": "decline"}}))
+    }];
+    for (stranger, task) in [(&anyone, &hers), (&alice, &open)] {
+        for make in requests {
+            let foreign = stranger.send(&make(task)).await.unwrap();
+            let unknown = stranger.send(&make("never-there")).await.unwrap();
+            assert_eq!(foreign.outcome().unwrap(), (200, NOT_FOUND));
+            let id = "hangar-correlation-id";
+            assert_eq!(foreign.fingerprint(id), unknown.fingerprint(id));
+        }
+    }
+    assert_eq!(stack.upstream.seen().len(), seen);
     // A wrong credential is never taken for none.
     let wrong = anyone.with_key("wrong-key-0123456789abcdef");
-    assert_eq!(wrong.list_tools().await.unwrap().status, 401);
+    let refused = wrong.get(&open).await.unwrap();
+    assert_eq!(refused.outcome().unwrap(), (401, -31009));
+}
+
+#[tokio::test]
+async fn case_16_callers_without_a_credential_share_only_where_a_policy_says_so() {
+    let stack = Stack::start().await.unwrap();
+    let one = stack.gateway.client_of("default", "reports");
+    let seen = stack.upstream.seen().len();
+    let refused = one.call("slow", json!({})).await.unwrap();
+    assert_eq!(refused.outcome().unwrap(), (401, -31009));
+    assert_eq!(stack.upstream.seen().len(), seen);
+    stack.rewrite(open_to_all()).unwrap();
+    let task = wait::eventually("callers without a credential are served", async || {
+        one.start_task("slow", json!({})).await
+    })
+    .await
+    .unwrap();
+    // Two connections, and nothing that tells them apart.
+    let two = stack.gateway.client_of("default", "reports");
+    two.until(&task, "working").await.unwrap();
+    two.cancel(&task).await.unwrap().result().unwrap();
+    one.until(&task, "cancelled").await.unwrap();
+    stack.rewrite(|object| object).unwrap();
+    wait::eventually("nobody is served without a credential", async || {
+        let reply = one.get(&task).await?;
+        wait::same(&reply.outcome()?, &(401, -31009))
+    })
+    .await
+    .unwrap();
+    let gets = stack.upstream.count("tasks/get");
+    assert_eq!(two.get(&task).await.unwrap().status, 401);
+    assert_eq!(stack.upstream.count("tasks/get"), gets);
 }

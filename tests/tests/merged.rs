@@ -598,7 +598,7 @@ async fn a_task_is_found_by_its_id() {
 
 /// Two upstreams that both count from `task-1`.
 #[tokio::test]
-async fn one_id_of_two_upstreams_is_given_out_once() {
+async fn case_09_one_id_of_two_upstreams_is_given_out_once() {
     let world = World::start().await;
     let alice = world.client(ALICE);
     world.alpha.set_task_ids(&["task-1", "task-2"]);
@@ -622,11 +622,18 @@ async fn one_id_of_two_upstreams_is_given_out_once() {
     assert_eq!(other, "task-3");
     alice.until("task-1", "working").await.unwrap();
     assert_eq!(world.alpha.count("tasks/cancel"), 0);
+    let labels = [
+        ("upstream", "default/beta"),
+        ("reason", "upstream_protocol"),
+    ];
+    let scrape = world.gateway.scrape().await.unwrap();
+    let refused = scrape.count("hangar_task_registration_failures_total", &labels);
+    assert_eq!(refused.unwrap(), 2);
 }
 
 /// The principal with two equal ids reaches both, each at its own upstream's endpoint.
 #[tokio::test]
-async fn equal_ids_are_each_reached_at_their_own_endpoint() {
+async fn case_09_equal_ids_are_each_reached_at_their_own_endpoint() {
     let world = World::start().await;
     let at = |name: &str| world.gateway.client_of("default", name).with_key(ALICE);
     let (alpha, beta, both) = (at("alpha"), at("beta"), world.client(ALICE));
@@ -647,7 +654,7 @@ async fn equal_ids_are_each_reached_at_their_own_endpoint() {
 
 /// Somebody else's task of the same id is no second match: it does not exist for this caller.
 #[tokio::test]
-async fn an_id_that_a_stranger_has_elsewhere_is_still_one_s_own() {
+async fn case_07_an_id_that_a_stranger_has_elsewhere_is_still_one_s_own() {
     let world = World::start().await;
     for (name, upstream, key) in [("alpha", &world.alpha, ALICE), ("beta", &world.beta, BOB)] {
         upstream.set_task_ids(&["twin"]);
@@ -663,7 +670,7 @@ async fn an_id_that_a_stranger_has_elsewhere_is_still_one_s_own() {
 
 /// Both upstreams mint the id at the same time: exactly one handle goes out.
 #[tokio::test]
-async fn equal_ids_at_once_are_given_out_once() {
+async fn case_09_equal_ids_at_once_are_given_out_once() {
     let world = World::start().await;
     let alice = world.client(ALICE);
     let gate = Gate::new();

@@ -16,7 +16,7 @@ const RUNS: usize = 50;
 /// Each run kills the gateway at the birth of a task: in every second one as soon as the upstream
 /// has given its whole answer out, otherwise when the client has the handle.
 #[tokio::test]
-async fn handles_that_were_given_out_survive_kill_9() {
+async fn case_26_handles_that_were_given_out_survive_kill_9() {
     let mut stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     let mut given = Vec::new();

@@ -239,7 +239,7 @@ async fn a_client_that_leaves_ends_the_upstream_s_work() {
 
 /// A task is in the ledger before its handle is the last event; the client's leave never ends it.
 #[tokio::test]
-async fn a_task_is_registered_before_its_handle_is_streamed() {
+async fn case_17_a_task_is_registered_before_its_handle_is_streamed() {
     let (stack, alice) = start().await;
     let told = progress(r#""p-1""#, 1);
     let live = json!({

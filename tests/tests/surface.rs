@@ -341,7 +341,7 @@ async fn questions_where_none_may_be_are_a_breach() {
 
 /// A task that nobody governs must not run on.
 #[tokio::test]
-async fn a_task_for_anything_but_a_call_is_refused_and_cancelled() {
+async fn case_22_a_task_for_anything_but_a_call_is_refused_and_cancelled() {
     let (stack, alice, _) = start().await;
     let mut all: Vec<_> = methods()
         .into_iter()
