@@ -5,6 +5,7 @@
 //! whether or not its client still listens.
 
 pub mod access;
+pub mod ask;
 pub mod call;
 pub mod cancel;
 pub mod discover;
@@ -28,7 +29,8 @@ use hangar_ledger::{Status, TaskId};
 use hangar_relay::contract::Tool;
 use hangar_relay::envelope::{self, Echo, Reply, Request};
 use hangar_relay::headers;
-use hangar_relay::legacy::{self, Era};
+use hangar_relay::legacy::Era;
+use hangar_relay::legacy::task::{self, Support};
 use hangar_relay::method::Method;
 use hangar_relay::params::Params;
 use hangar_relay::wire::{self, Kind, WireError};
@@ -43,6 +45,7 @@ use crate::http::legacy::Client;
 use crate::http::rescue;
 use crate::upstream::era;
 use crate::upstream::exchange::{self, Exchange, Failure, Notes};
+use crate::upstream::polls::Told;
 use governor::Governor;
 use section::Section;
 
@@ -222,13 +225,16 @@ impl<'a> Relayed<'a> {
         })
     }
 
-    /// The same for another request, whose id the message does not bear.
-    #[must_use]
-    pub fn under_another_id(self) -> Self {
-        Self {
-            echo: Echo::Loose,
-            ..self
-        }
+    /// Reads what was told about a task, for the client whose request has this id: not the one that
+    /// the message bears where the request was another's.
+    pub fn told(told: &'a Told, id: &RawValue) -> Result<Self, WireError> {
+        let relayed = Self::read(&told.message, &told.id)?;
+        let echo = if told.id.get() == id.get() {
+            relayed.echo
+        } else {
+            Echo::Loose
+        };
+        Ok(Self { echo, ..relayed })
     }
 }
 
@@ -375,9 +381,11 @@ pub fn wire_status(status: Status) -> hangar_relay::task::Status {
     }
 }
 
-/// Whether a tool can only run as a task that is not relayed: a 2025-11-25 upstream's own kind.
+/// Whether a tool runs as a task only; a 2025-11-25 upstream says so.
 pub fn is_task_only(upstream: &Upstream, tool: &Tool) -> bool {
-    era::of(upstream) == Some(Era::Legacy) && legacy::upstream::is_task_only(&tool.raw)
+    era::of(upstream) == Some(Era::Legacy)
+        && upstream.runtime.sessions.has_tasks()
+        && task::support(&tool.raw) == Support::Required
 }
 
 /// Headers that mirror arguments, made anew from the body; the client's must agree with it.

@@ -11,6 +11,7 @@ mod answer;
 mod feed;
 mod gate;
 mod legacy;
+mod legacy_tasks;
 mod mcp;
 mod seen;
 mod server;
@@ -22,6 +23,7 @@ pub use answer::{Answer, Framing};
 pub use feed::Feed;
 pub use gate::Gate;
 pub use legacy::Legacy;
+pub use legacy_tasks::{LegacyTasks, mk_payload};
 pub use mcp::{mk_tool, tools};
 pub use seen::Seen;
 

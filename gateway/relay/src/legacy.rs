@@ -1,11 +1,13 @@
 //! MCP 2025-11-25 on either side: its requests and results from and to those of 2026-07-28.
 //!
 //! Guarantees: every value that is not governed keeps its bytes; a client of this era is never
-//! handed a task or a question, an upstream of this era is never asked for a task.
+//! handed a task or a question, an upstream of this era is asked for a task only by a client of the
+//! later one.
 //! Caveats: objects whose members change are written anew, so white space between their members
 //! is not kept.
 
 pub mod client;
+pub mod task;
 pub mod upstream;
 
 use serde_json::value::RawValue;
@@ -33,6 +35,8 @@ pub enum Error {
     Envelope(#[source] envelope::Error),
     #[error("upstream answered with a task that was not asked for")]
     Task,
+    #[error("task asks for input, which only the session that it was born in could be given")]
+    TaskAsks,
     #[error("resultType is none of this revision's")]
     ResultType,
     #[error("upstream asks a question, which a client of this revision cannot be asked here")]
@@ -74,6 +78,7 @@ impl Error {
             Self::Json(error) => error.reason(),
             Self::Envelope(error) => error.reason(),
             Self::Task => "task_not_asked_for",
+            Self::TaskAsks => "task_asks",
             Self::ResultType => "result_type",
             Self::Asks => "asks_legacy_client",
             Self::Version => "no_common_version",

@@ -39,6 +39,9 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let digest = ToolDigest(tool.digest);
     let headers = routing(Method::ToolsCall, Some(name), mirrored(call, tool)?);
     let offer = offer(call).await;
+    if is_task_only(call.upstream, tool) {
+        possible(call, offer)?;
+    }
     let message = match call.exchange(headers, outgoing(call, name, offer)).await {
         Ok(message) => message,
         Err(failure) => return Err(rescue::exchange(&failure)),
@@ -132,13 +135,6 @@ async fn approve(call: &Call<'_>, name: &str) -> Result<Approved, WireError> {
             .map_err(|error| rescue::contract(&error))?;
         verdict = judge(call, &catalogue, name).await?;
     }
-    let tool = catalogue.tools.get(name);
-    if tool.is_some_and(|tool| is_task_only(call.upstream, tool)) {
-        let error = WireError::from(Kind::Denied);
-        return Err(error.because(
-            "this tool runs as a task only, and tasks of a 2025-11-25 upstream are not relayed",
-        ));
-    }
     match verdict {
         Some(Verdict::Approved) => Ok(Approved {
             catalogue,
@@ -190,6 +186,17 @@ async fn offer(call: &Call<'_>) -> Offer {
         Ok(true) => Offer::Made,
         Ok(false) => Offer::Withheld(Kind::QuotaExceeded),
         Err(_) => Offer::Withheld(Kind::Internal),
+    }
+}
+
+/// A tool that runs as a task only is not called where none may be born.
+fn possible(call: &Call<'_>, offer: Offer) -> Result<(), WireError> {
+    match offer {
+        Offer::Made => Ok(()),
+        Offer::NotDeclared if call.client.is_modern() => Err(WireError::missing_tasks()),
+        Offer::NotDeclared => Err(WireError::from(Kind::Denied)
+            .because("this tool runs as a task only, and clients of 2025-11-25 are not given any")),
+        Offer::Withheld(kind) => Err(kind.into()),
     }
 }
 

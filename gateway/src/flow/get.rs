@@ -6,9 +6,11 @@ use hangar_relay::wire::WireError;
 use hangar_wire::Admission;
 
 use super::access::Role;
-use super::observe::{Asker, Observed, Said, from_ledger, observe, settled, still_working};
+use super::ask::Asker;
+use super::observe::{Observed, from_ledger, observe, settled, still_working};
 use super::section::Section;
-use super::{Answer, Call, Outcome, wire_status};
+use super::{Answer, Call, Outcome, Relayed, wire_status};
+use crate::upstream::polls::Told;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let task = call.task_id()?;
@@ -62,7 +64,7 @@ pub async fn get(
         Sight::Compared
     };
     match observe(&section, entry, &asker, sight).await? {
-        Observed::Current { entry, said } => deliver(&section, &entry, role, &said),
+        Observed::Current { entry, told } => deliver(&section, &entry, role, &told),
         Observed::Settled { entry } => Ok(settled(&section, &entry).unwrap_or_else(|| {
             let error = if entry.mismatch_at.is_some() {
                 WireError::withheld(Some(wire_status(entry.status())))
@@ -78,12 +80,12 @@ pub async fn get(
 }
 
 /// Who may only answer sees status and questions, not the outcome.
-fn deliver(section: &Section, entry: &Entry, role: Role, said: &Said) -> Result<Answer, WireError> {
+fn deliver(section: &Section, entry: &Entry, role: Role, told: &Told) -> Result<Answer, WireError> {
     if entry.latch.is_some() && !role.reads() {
         let error = WireError::withheld(Some(wire_status(entry.status())));
         return Err(error);
     }
-    let relayed = said.read(&section.id)?;
+    let relayed = Relayed::told(told, &section.id)?;
     Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
 }
 

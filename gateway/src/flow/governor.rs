@@ -16,6 +16,7 @@ use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
 use hangar_store::{Error as StoreError, Transaction, Whose};
 
+use super::cancel;
 use crate::config::active::OTHER;
 use crate::config::{Active, Upstream};
 use crate::gateway::Gateway;
@@ -123,9 +124,9 @@ impl Governor {
         Ok(())
     }
 
-    fn cancel_at(&self, key: &TaskKey) {
+    fn cancel_at(&self, key: &TaskKey, owner: &Owner) {
         if let Some(upstream) = self.active.upstream_by_uid(&key.upstream) {
-            self.cancel(upstream, key.task.clone());
+            self.cancel(upstream, key.task.clone(), owner);
         } else {
             tracing::warn!(
                 correlation = self.correlation,
@@ -134,12 +135,12 @@ impl Governor {
         }
     }
 
-    /// Sends `tasks/cancel` once, best effort, without anybody waiting for it.
-    pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId) {
+    /// Sends `tasks/cancel` once for this owner, best effort, without anybody waiting for it.
+    pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId, owner: &Owner) {
         let Some(cancelling) = upstream.runtime.cancels.begin(&task) else {
             return;
         };
-        let (governor, upstream) = (self.clone(), Arc::clone(upstream));
+        let (governor, upstream, owner) = (self.clone(), Arc::clone(upstream), owner.clone());
         self.gateway.sections.spawn(async move {
             let _cancelling = cancelling;
             let id = rewrite::numeric_id(1);
@@ -147,6 +148,7 @@ impl Governor {
                 id: &id,
                 meta: MetaOf::Gateway,
             };
+            let began = governor.gateway.store.now();
             // No place is taken: a cancel must get through when the upstream is busy.
             let sent = exchange::send(Exchange {
                 http: &governor.active.http,
@@ -154,18 +156,23 @@ impl Governor {
                 headers: headers::upstream(Method::TasksCancel, Some(task.as_str())),
                 body: own.tasks_cancel(task.as_str()).into(),
                 id: &id,
-                owner: None,
+                owner: Some(&owner),
                 room: governor.active.http.own(),
                 deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
             })
             .await;
-            if let Err(failure) = sent {
-                tracing::warn!(
+            match sent {
+                Ok(received) => {
+                    if let Some(snapshot) = cancel::cancelled(&received.message, &id, &task) {
+                        cancel::answered(&governor, &upstream, &task, began, snapshot).await;
+                    }
+                }
+                Err(failure) => tracing::warn!(
                     correlation = governor.correlation,
                     upstream = upstream.label,
                     reason = failure.reason(),
                     "cancel did not reach the upstream"
-                );
+                ),
             }
         });
     }
@@ -240,11 +247,15 @@ impl Governor {
         for event in &events {
             self.count_event(event, after.as_ref());
         }
+        let birth = after.as_ref().map(|entry| &entry.birth).or(known.as_ref());
         for effect in &effects {
             match effect {
-                Effect::CancelUpstream => self.cancel_at(key),
+                Effect::CancelUpstream => {
+                    if let Some(birth) = birth {
+                        self.cancel_at(key, &birth.owner);
+                    }
+                }
                 Effect::InputRequired => {
-                    let birth = after.as_ref().map(|entry| &entry.birth).or(known.as_ref());
                     if let Some(birth) = birth {
                         let tenant = self.tenant(&birth.owner);
                         let labels = [tenant, self.active.upstream_label(tenant, &birth.upstream)];

@@ -37,11 +37,13 @@ pub async fn approved(call: &Call<'_>) -> Result<(Arc<Catalogue>, Vec<String>), 
         .since(call.upstream, &call.active.http, Instant::now())
         .await
         .map_err(|error| rescue::contract(&error))?;
+    // No client of 2025-11-25 is given a task, and nobody where they are not relayed.
+    let has_tasks = call.client.is_modern() && call.upstream.object.tasks.relay;
     let candidates = catalogue
         .tools
         .iter()
         .filter(|tool| call.allows(&tool.name) && tool.mirrors.is_ok())
-        .filter(|tool| !is_task_only(call.upstream, tool));
+        .filter(|tool| has_tasks || !is_task_only(call.upstream, tool));
     // Judged together: first sights then share their commits.
     let judged = candidates.map(async |tool| {
         let gateway = call.gateway;

@@ -3,41 +3,32 @@
 //! A payload (`result`, `error`, `inputRequests`) is handed over only after a `tools/list` that was
 //! fetched after it arrived showed the contract that the task was born with.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use hangar_ledger::{
     Cause, Command, Decider, DeclineReason, Entry, InputKey, QuestionHash, Questions, Refusal,
     Sight, Snapshot, TaskId, Timestamp, ToolDigest,
 };
-use hangar_relay::envelope::{self, Reply};
+use hangar_relay::envelope::Reply;
 use hangar_relay::method::Method;
-use hangar_relay::params::Meta;
-use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{self, Payload, Question};
 use hangar_relay::wire::{self, Failure as GatewayMade, Kind, WireError};
 use hangar_wire::Consent;
-use serde_json::value::RawValue;
 
+use super::ask::{self, Asker};
 use super::governor::Undecided;
 use super::section::Section;
-use super::{Answer, Relayed, wire_status};
+use super::{Answer, wire_status};
 use crate::upstream::contracts;
-use crate::upstream::polls::{self, Told};
-
-/// What the upstream is told about the client that asks.
-#[derive(Debug)]
-pub struct Asker {
-    /// `_meta` of the client's request.
-    pub meta: Box<RawValue>,
-    pub capabilities: Box<RawValue>,
-}
+use crate::upstream::exchange::Failure;
+use crate::upstream::polls::Told;
 
 /// What is known after the upstream was asked.
 #[derive(Debug)]
 pub enum Observed {
     /// The upstream's message may be handed over; the ledger agrees with it.
-    Current { entry: Box<Entry>, said: Said },
+    Current { entry: Box<Entry>, told: Arc<Told> },
     /// The truth is what the ledger holds: the upstream said something else, or may not be heard.
     Settled { entry: Box<Entry> },
     /// The upstream cannot be asked now; nothing was concluded.
@@ -45,14 +36,6 @@ pub enum Observed {
         entry: Box<Entry>,
         retry_after: Option<u64>,
     },
-}
-
-/// A message of the upstream, and the id that it answers: not the client's own where the request
-/// was another's.
-#[derive(Clone, Debug)]
-pub struct Said {
-    message: Bytes,
-    id: Box<RawValue>,
 }
 
 enum Contract {
@@ -66,39 +49,12 @@ enum Contract {
 
 /// What a poll may take in all.
 const POLL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of that, what the upstream's answer may take.
-const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Before each look at the contract; the last is far enough off for a restart of the upstream.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(500),
     Duration::from_millis(1500),
 ];
-
-// === impl Asker ===
-
-impl Asker {
-    pub fn of(meta: &Meta<'_>) -> Self {
-        Self {
-            meta: meta.raw.to_owned(),
-            capabilities: meta.capabilities.raw.to_owned(),
-        }
-    }
-}
-
-// === impl Said ===
-
-impl Said {
-    /// The reply, for the client whose request has this id.
-    pub fn read(&self, id: &RawValue) -> Result<Relayed<'_>, WireError> {
-        let relayed = Relayed::read(&self.message, &self.id)?;
-        Ok(if self.id.get() == id.get() {
-            relayed
-        } else {
-            relayed.under_another_id()
-        })
-    }
-}
 
 /// Asks, verifies and decides.
 ///
@@ -113,24 +69,17 @@ pub async fn observe(
     sight: Sight,
 ) -> Result<Observed, WireError> {
     let deadline = tokio::time::Instant::now() + POLL_TIMEOUT;
-    let task = entry.key.task.clone();
-    let told = ask(section, &task, asker).await;
-    let Told {
-        message,
-        id,
-        began,
-        arrived,
-    } = match &*told {
+    let told = match ask::ask(section, &entry, asker).await {
         Ok(told) => told,
-        Err(failure) => {
-            return Ok(Observed::Unavailable {
-                entry: Box::new(entry),
-                retry_after: failure.retry_after(),
-            });
+        // Nobody can be asked, and nothing but an explicit yes lets it go on.
+        Err(failure) if failure.is_question() => {
+            let cause = Cause::ConsentUnavailable;
+            return conclude(section, entry, vec![Command::Fail { cause }], None).await;
         }
+        Err(failure) => return unanswered(section, entry, &failure),
     };
-    let (began, arrived) = (*began, *arrived);
-    let result = match replied(section, message, id)? {
+    let began = told.began;
+    let result = match ask::reply(section, &told)? {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
             return conclude(section, entry, vec![Command::Lost { began }], None).await;
@@ -142,7 +91,7 @@ pub async fn observe(
             });
         }
     };
-    let polled = match task::polled(result, task.as_str()) {
+    let polled = match task::polled(result, entry.key.task.as_str()) {
         Ok(polled) => polled,
         Err(task::Error::OtherTask) => {
             let cause = Cause::UpstreamProtocol;
@@ -154,14 +103,14 @@ pub async fn observe(
         }
     };
     let status = polled.snapshot.status;
-    note(section, &polled.snapshot, &task, arrived);
+    ask::note(section, &entry, &polled.snapshot, &told);
     let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
         section.count_refusal(Method::TasksGet, "out_of_bounds");
         return Err(Kind::UpstreamProtocol.into());
     };
     let mut commands = vec![Command::Sync { snapshot, began }];
     if !matches!(polled.payload, Payload::None) {
-        let looked = verify(section, &entry, arrived);
+        let looked = verify(section, &entry, told.arrived);
         match tokio::time::timeout_at(deadline, looked).await {
             Ok(Contract::Verified) => {}
             Ok(Contract::Drifted { found }) => commands.push(Command::Drift { found }),
@@ -171,11 +120,8 @@ pub async fn observe(
     if let Payload::InputRequired { requests } = &polled.payload {
         commands.extend(questions(section, requests, sight, began)?);
     }
-    let said = Said {
-        message: Bytes::clone(message),
-        id: id.clone(),
-    };
-    conclude(section, entry, commands, Some((status, said))).await
+    let said = Some((status, Arc::clone(&told)));
+    conclude(section, entry, commands, said).await
 }
 
 /// The task as it is known to be for so long; none where it does not go on, or not without a word
@@ -267,58 +213,16 @@ fn relay_snapshot(snapshot: &Snapshot) -> task::Snapshot {
     }
 }
 
-/// Takes note of a task that goes on, so that a poll before its time is not passed on.
-fn note(section: &Section, snapshot: &task::Snapshot, task: &TaskId, arrived: Instant) {
-    if snapshot.status == task::Status::Working
-        && let Some(interval) = snapshot.poll_interval_ms
-    {
-        let polls = &section.upstream.runtime.polls;
-        polls.is_working(task, arrived, Duration::from_millis(interval));
+/// Why the upstream's answer is none.
+fn unanswered(section: &Section, entry: Entry, failure: &Failure) -> Result<Observed, WireError> {
+    if let Failure::Untranslated(error) = failure {
+        section.count_refusal(Method::TasksGet, error.reason());
+        return Err(Kind::UpstreamProtocol.into());
     }
-}
-
-/// Asks the upstream, together with whoever asks the same at the same time.
-async fn ask(section: &Section, task: &TaskId, asker: &Asker) -> polls::Outcome {
-    let polls = &section.upstream.runtime.polls;
-    let send = || async {
-        let own = Own {
-            id: &section.id,
-            meta: MetaOf::Client(&asker.meta),
-        };
-        let body = own.tasks_get(task.as_str()).into();
-        let began = section.governor.gateway.store.now();
-        let exchange = section.exchange(Method::TasksGet, task, body, ASK_TIMEOUT);
-        let message = exchange.await.inspect_err(|failure| {
-            tracing::warn!(
-                correlation = section.correlation(),
-                upstream = section.upstream.label,
-                reason = failure.reason(),
-                "upstream cannot be asked about a task"
-            );
-        })?;
-        Ok(Told {
-            message,
-            id: section.id.clone(),
-            began,
-            arrived: Instant::now(),
-        })
-    };
-    polls.ask(task, &asker.capabilities, send).await
-}
-
-/// What the upstream answered; counted where it is no reply at all.
-fn replied<'m>(
-    section: &Section,
-    message: &'m Bytes,
-    id: &RawValue,
-) -> Result<Reply<'m>, WireError> {
-    match envelope::parse_reply(message, id) {
-        Ok((reply, _)) => Ok(reply),
-        Err(error) => {
-            section.count_refusal(Method::TasksGet, error.reason());
-            Err(WireError::from(Kind::UpstreamProtocol).because(error))
-        }
-    }
+    Ok(Observed::Unavailable {
+        entry: Box::new(entry),
+        retry_after: failure.retry_after(),
+    })
 }
 
 /// Decides, and tells whether what the upstream said may be handed over.
@@ -326,7 +230,7 @@ async fn conclude(
     section: &Section,
     entry: Entry,
     commands: Vec<Command>,
-    said: Option<(task::Status, Said)>,
+    said: Option<(task::Status, Arc<Told>)>,
 ) -> Result<Observed, WireError> {
     let key = entry.key.clone();
     let decided = section.governor.decide(&key, Some(entry), commands).await;
@@ -347,12 +251,12 @@ async fn conclude(
         .is_some_and(|latch| latch.outcome.is_gateway_made());
     let entry = Box::new(entry);
     Ok(match said {
-        Some((status, said))
+        Some((status, told))
             if !ended_here
                 && entry.mismatch_at.is_none()
                 && wire_status(entry.status()) == status =>
         {
-            Observed::Current { entry, said }
+            Observed::Current { entry, told }
         }
         Some(_) => Observed::Settled { entry },
         None if ended_here => Observed::Settled { entry },

@@ -86,7 +86,10 @@ pub fn abandon(section: Section, task: &str) {
             .get(&section.key(&task))
             .await
         {
-            Ok(None) => section.governor.cancel(&section.upstream, task),
+            Ok(None) => {
+                let owner = &section.caller.owner;
+                section.governor.cancel(&section.upstream, task, owner);
+            }
             Ok(Some(_)) => {}
             Err(error) => {
                 // Not known whose task it is: leaving it to its TTL harms nobody.

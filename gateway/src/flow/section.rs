@@ -79,14 +79,15 @@ impl Section {
         retired.map_err(Undecided::into_answer)
     }
 
-    /// One exchange with the upstream about a task.
+    /// One exchange with the upstream about a task, as its owner's, whoever may ask about it.
     pub async fn exchange(
         &self,
         method: Method,
-        task: &TaskId,
+        entry: &Entry,
         body: Bytes,
         most: Duration,
     ) -> Result<Bytes, Failure> {
+        let task = &entry.key.task;
         let places = &self.upstream.runtime.places;
         let _place = places.take(self.tenant_label()).ok_or(Failure::Busy)?;
         let seconds = &self.governor.gateway.metrics.upstream_seconds;
@@ -99,7 +100,7 @@ impl Section {
             headers: headers::upstream(method, Some(task.as_str())),
             body,
             id: &self.id,
-            owner: Some(&self.caller.owner),
+            owner: Some(&entry.birth.owner),
             room: &self.caller.tenant.room,
             deadline: exchange::deadline(&self.upstream, most),
         })

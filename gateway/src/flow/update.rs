@@ -26,9 +26,10 @@ use hangar_relay::wire::{self, Kind, WireError};
 use hangar_wire::Admission;
 use serde_json::value::RawValue;
 
+use super::ask::Asker;
 use super::get::withheld;
 use super::governor::Undecided;
-use super::observe::{Asker, Observed, observe};
+use super::observe::{Observed, observe};
 use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed};
 use crate::http::rescue;
@@ -101,8 +102,8 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     if update.admission == Admission::Closed {
         return refuse(Kind::AdmissionClosed);
     }
-    let (entry, said) = match observe(&section, entry, &update.asker, Sight::Compared).await? {
-        Observed::Current { entry, said } => (*entry, said),
+    let (entry, told) = match observe(&section, entry, &update.asker, Sight::Compared).await? {
+        Observed::Current { entry, told } => (*entry, told),
         Observed::Settled { .. } => return Ok(ack),
         Observed::Unavailable { entry, .. } => {
             return Err(WireError::unavailable(Some(super::wire_status(
@@ -110,7 +111,7 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
             ))));
         }
     };
-    let judged = match said.read(&section.id)?.reply {
+    let judged = match Relayed::told(&told, &section.id)?.reply {
         Reply::Result(result) => judge(&section, &update, &entry, result)?,
         Reply::Error(_) => return Err(Kind::UpstreamProtocol.into()),
     };
@@ -221,7 +222,7 @@ async fn send(
         Err(Failure::Late)
     } else {
         section
-            .exchange(Method::TasksUpdate, &update.task, body, most)
+            .exchange(Method::TasksUpdate, &entry, body, most)
             .await
     };
     let (end, answer) = ended(section, &reply);

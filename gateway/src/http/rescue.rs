@@ -31,7 +31,7 @@ pub fn exchange(failure: &Failure) -> WireError {
         | Failure::Broken(_)
         | Failure::Throttled { .. }
         | Failure::Status(_)
-        | Failure::NoTasks
+        | Failure::NoAnswers
         | Failure::Refused(_) => WireError::from(Kind::Unavailable).because(failure),
     };
     match failure.retry_after() {

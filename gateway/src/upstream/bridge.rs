@@ -2,12 +2,15 @@
 //!
 //! Guarantees: ids and progress tokens of one session differ, whatever its clients chose; a session
 //! that the upstream has lost is begun again once, and the request sent again only then, when
-//! nothing of it was executed; a request that nobody waits for any more is cancelled.
+//! nothing of it was executed; a request that nobody waits for any more is cancelled. A task is
+//! asked for only where client, upstream and tool are for it, and the end of one is fetched with it.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hangar_relay::envelope::{self, Message, Reply, Request};
+use hangar_relay::legacy::task::{self, Handles, Polled, Support};
 use hangar_relay::legacy::upstream::{self as legacy, Incoming};
 use hangar_relay::method::Method;
 use hangar_relay::{rewrite, wire};
@@ -28,9 +31,25 @@ struct Underway<'a> {
     is_answered: bool,
 }
 
+/// What came back for one message: the text of a reply, or of something else.
+struct Said {
+    status: StatusCode,
+    text: Bytes,
+    number: Box<RawValue>,
+}
+
+/// What a call is sent with.
+#[derive(Clone, Copy)]
+struct Wish {
+    /// A task is asked for, to be kept so many milliseconds.
+    ttl_ms: Option<u64>,
+    handles: Handles,
+}
+
 /// Requests of the upstream's own that are answered within one exchange.
 const MAX_QUESTIONS: usize = 32;
 const UNKNOWN_METHOD: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
 
 /// Sends a request of 2026-07-28, and returns the reply as one of that revision.
 pub(super) async fn send(
@@ -42,8 +61,8 @@ pub(super) async fn send(
     };
     let method = Method::parse(&request.method);
     let method = method.ok_or_else(|| Failure::NoReply("no_request").before())?;
-    if method.is_task() {
-        return Err(Failure::NoTasks);
+    if method == Method::TasksUpdate {
+        return Err(Failure::NoAnswers);
     }
     let session = session_of(exchange).await?;
     let outcome = send_in(&session, exchange, &request, method, notes).await;
@@ -86,10 +105,71 @@ async fn send_in(
             message: wire::result_text(id, &session.announced).into(),
         });
     }
+    let wish = Wish::of(exchange, session, request, method);
     let number = session.number();
-    let own = rewrite::numeric_id(number);
-    let body = legacy::request(request, number);
+    let body = match wish.ttl_ms {
+        Some(ttl_ms) => task::call(request, number, ttl_ms),
+        None => legacy::request(request, number),
+    };
     let body = body.map_err(|error| Failure::from(error).before())?;
+    let said = put(session, exchange, number, body, notes).await?;
+    let message = match said.reply(method)? {
+        Reply::Result(raw) if method == Method::TasksGet => {
+            polled(session, exchange, request, raw).await?
+        }
+        reply => {
+            if let Reply::Result(raw) = &reply
+                && method == Method::ToolsCall
+            {
+                keep(exchange, raw);
+            }
+            legacy::reply(method, id, &reply, wish.handles)?
+        }
+    };
+    Ok(Received {
+        status: said.status,
+        message: message.into(),
+    })
+}
+
+/// The state of a task; where it has ended, with what `tasks/result` says of it. That answers at
+/// once for such a task, and is bounded by the exchange's own time where it does not.
+async fn polled(
+    session: &Arc<Session>,
+    exchange: &Exchange<'_>,
+    request: &Request<'_>,
+    result: &RawValue,
+) -> Result<String, Failure> {
+    let asked = task::asked_about(request).unwrap_or_default();
+    let ended = match task::polled(result, &asked)? {
+        Polled::Whole(text) => return Ok(wire::result_text(exchange.id, &text)),
+        Polled::Ended(ended) => ended,
+    };
+    let number = session.number();
+    let body = task::result_request(&asked, number);
+    let said = put(session, exchange, number, body, None).await?;
+    Ok(ended.reply(exchange.id, &said.reply(Method::TasksGet)?)?)
+}
+
+/// Some upstreams tie a task to the session that it was born in.
+fn keep(exchange: &Exchange<'_>, result: &RawValue) {
+    let upstream = exchange.upstream;
+    if let Some(kept_ms) = task::kept_ms(result, upstream.object.tasks.retention_ms)
+        && let Some(until) = Instant::now().checked_add(Duration::from_millis(kept_ms))
+    {
+        upstream.runtime.sessions.keep(exchange.owner, until);
+    }
+}
+
+/// One message and what comes back for it.
+async fn put(
+    session: &Arc<Session>,
+    exchange: &Exchange<'_>,
+    number: u64,
+    body: String,
+    notes: Option<&Notes<'_>>,
+) -> Result<Said, Failure> {
+    let own = rewrite::numeric_id(number);
     let mut underway = Underway {
         session,
         contracts: &exchange.upstream.runtime.contracts,
@@ -119,30 +199,78 @@ async fn send_in(
         exchange::read_whole(response, most, room).await?
     };
     underway.is_answered = true;
-    let message = translated(&text, status, method, &own, id)?;
-    Ok(Received { status, message })
+    Ok(Said {
+        status,
+        text,
+        number: own,
+    })
 }
 
-fn translated(
-    text: &Bytes,
-    status: StatusCode,
-    method: Method,
-    own: &RawValue,
-    id: &RawValue,
-) -> Result<Bytes, Failure> {
-    match legacy::parse_incoming(text, own) {
-        // An error under this status is about the session, unless it says what it is about.
-        Ok(Incoming::Reply(Reply::Error(error)))
-            if status == StatusCode::NOT_FOUND && error.code != UNKNOWN_METHOD =>
-        {
-            Err(Failure::Status(status))
+// === impl Said ===
+
+impl Said {
+    fn reply(&self, method: Method) -> Result<Reply<'_>, Failure> {
+        let status = self.status;
+        match legacy::parse_incoming(&self.text, &self.number) {
+            // An error under this status is about the session, unless it says what it is about.
+            Ok(Incoming::Reply(Reply::Error(error)))
+                if status == StatusCode::NOT_FOUND && !says_what(method, error.code) =>
+            {
+                Err(Failure::Status(status))
+            }
+            Ok(Incoming::Reply(reply)) => Ok(reply),
+            _ if !status.is_success() => Err(Failure::Status(status)),
+            Ok(Incoming::Notification(_) | Incoming::Asked { .. }) => {
+                Err(Failure::NoReply("no_outcome"))
+            }
+            Err(error) => Err(Failure::NoReply(error.reason())),
         }
-        Ok(Incoming::Reply(reply)) => Ok(legacy::reply(method, id, &reply)?.into()),
-        _ if !status.is_success() => Err(Failure::Status(status)),
-        Ok(Incoming::Notification(_) | Incoming::Asked { .. }) => {
-            Err(Failure::NoReply("no_outcome"))
+    }
+}
+
+/// Whether an error is about the request itself: its method, or the task that it names.
+fn says_what(method: Method, code: i64) -> bool {
+    code == UNKNOWN_METHOD || (method.is_task() && code == INVALID_PARAMS)
+}
+
+// === impl Wish ===
+
+impl Wish {
+    /// A task is asked for where the client can handle one, the upstream offers them, and the tool
+    /// runs as one. A handle that comes unasked for is a breach, and to a client that cannot handle
+    /// it what it is in any era.
+    fn of(
+        exchange: &Exchange<'_>,
+        session: &Session,
+        request: &Request<'_>,
+        method: Method,
+    ) -> Self {
+        let none = Self {
+            ttl_ms: None,
+            handles: Handles::Breach,
+        };
+        if method != Method::ToolsCall {
+            return none;
         }
-        Err(error) => Err(Failure::NoReply(error.reason())),
+        let Some((tool, declares)) = task::called(request) else {
+            return none;
+        };
+        let runtime = &exchange.upstream.runtime;
+        let runs = || {
+            let latest = runtime.contracts.latest();
+            let tool = latest.as_ref().and_then(|latest| latest.tools.get(&tool));
+            tool.is_some_and(|tool| task::support(&tool.raw) != Support::Forbidden)
+        };
+        let is_asked_for = declares && session.has_tasks && runs();
+        let retention_ms = exchange.upstream.object.tasks.retention_ms;
+        Self {
+            ttl_ms: is_asked_for.then_some(retention_ms),
+            handles: if is_asked_for || !declares {
+                Handles::Flat
+            } else {
+                Handles::Breach
+            },
+        }
     }
 }
 

@@ -128,7 +128,8 @@ impl Contracts {
         self.lock().changed = Some(Instant::now());
     }
 
-    fn latest(&self) -> Option<Arc<Catalogue>> {
+    /// The list that was fetched last.
+    pub(super) fn latest(&self) -> Option<Arc<Catalogue>> {
         self.lock().latest.clone()
     }
 

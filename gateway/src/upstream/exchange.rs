@@ -102,8 +102,8 @@ pub enum Failure {
     /// speaks.
     #[error(transparent)]
     Untranslated(#[from] legacy::Error),
-    #[error("upstream speaks 2025-11-25, whose tasks are not relayed")]
-    NoTasks,
+    #[error("upstream speaks 2025-11-25, whose tasks take no answers")]
+    NoAnswers,
     /// The upstream refused to begin a session, with this code.
     #[error("upstream refused `initialize` with code {0}")]
     Refused(i64),
@@ -120,6 +120,11 @@ const EADDRNOTAVAIL: i32 = 99;
 // === impl Failure ===
 
 impl Failure {
+    /// Whether a task of a 2025-11-25 upstream asks for input.
+    pub fn is_question(&self) -> bool {
+        matches!(self, Self::Untranslated(legacy::Error::TaskAsks))
+    }
+
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Busy => "busy",
@@ -136,7 +141,7 @@ impl Failure {
             Self::Status(_) => "http_status",
             Self::NoReply(reason) => reason,
             Self::Untranslated(error) => error.reason(),
-            Self::NoTasks => "legacy_tasks",
+            Self::NoAnswers => "legacy_answers",
             Self::Refused(_) => "initialize_refused",
             Self::Before(failure) => failure.reason(),
         }
@@ -152,7 +157,7 @@ impl Failure {
             | Self::TooLarge { .. }
             | Self::NoRoom
             | Self::Throttled { .. }
-            | Self::NoTasks => true,
+            | Self::NoAnswers => true,
             Self::Status(status) => is_credential(*status),
             Self::Before(failure) => failure.is_ours(),
             Self::Http(client::Error::Connect(error)) => is_local(error),
@@ -175,7 +180,7 @@ impl Failure {
             | Self::Late
             | Self::Http(client::Error::Connect(_) | client::Error::Denied(_))
             | Self::Throttled { .. }
-            | Self::NoTasks
+            | Self::NoAnswers
             | Self::Refused(_)
             | Self::Before(_) => false,
             Self::Status(status) => !status.is_client_error(),

@@ -38,7 +38,7 @@ pub struct Told {
 }
 
 /// Shared by all who waited for it.
-pub type Outcome = Arc<Result<Told, Failure>>;
+pub type Outcome = Result<Arc<Told>, Arc<Failure>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -183,8 +183,8 @@ impl Default for Polls {
 
 impl Lead<'_> {
     fn land(self, outcome: Result<Told, Failure>) -> Outcome {
-        let outcome = Arc::new(outcome);
-        self.land.send_replace(Some(Arc::clone(&outcome)));
+        let outcome = outcome.map(Arc::new).map_err(Arc::new);
+        self.land.send_replace(Some(outcome.clone()));
         outcome
     }
 }

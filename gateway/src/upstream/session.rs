@@ -3,9 +3,9 @@
 //!
 //! Guarantees: no owner's request travels in another's session; a session id leaves the gateway
 //! only towards the upstream that gave it; there are at most [`MAX_SESSIONS`] at an upstream, and
-//! one that nobody used for [`IDLE`] is closed with `DELETE`.
-//! Caveats: a session is this replica's. Nothing of a client is kept in it, so that another
-//! replica's serves as well.
+//! one that nobody used for [`IDLE`] is closed with `DELETE`, unless a task may live in it.
+//! Caveats: a session is this replica's. Nothing of a client is kept in it but its tasks, where the
+//! upstream ties them to it: another replica's serves as well everywhere else.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use hangar_ledger::Owner;
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::headers::MCP_PROTOCOL_VERSION;
-use hangar_relay::legacy::upstream as legacy;
+use hangar_relay::legacy::{task, upstream as legacy};
 use hangar_relay::rewrite;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
@@ -26,7 +26,11 @@ use crate::config::Upstream;
 
 /// The sessions at one upstream.
 #[derive(Debug, Default)]
-pub struct Sessions(Mutex<HashMap<Option<Owner>, Arc<Slot>>>);
+pub struct Sessions {
+    slots: Mutex<HashMap<Option<Owner>, Arc<Slot>>>,
+    /// What the session that was begun last says of tasks.
+    has_tasks: AtomicBool,
+}
 
 /// A session that was begun; closed on drop, unless the upstream has lost it.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub(super) struct Session {
     version: &'static str,
     /// What `initialize` announced, as a result of `server/discover`.
     pub(super) announced: String,
+    /// Whether `initialize` offered tasks of tools.
+    pub(super) has_tasks: bool,
     next: AtomicU64,
     is_lost: AtomicBool,
 }
@@ -46,6 +52,7 @@ pub(super) struct Session {
 struct Slot {
     /// Held while it is begun, so that an owner begins one at a time.
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    /// When it was used last, or will have been: a task may live in it.
     used: Mutex<Instant>,
 }
 
@@ -77,8 +84,21 @@ impl Sessions {
         }
         *held = None;
         let begun = Arc::new(begin_apart(exchange.http, exchange.upstream).await?);
+        self.has_tasks.store(begun.has_tasks, Ordering::Relaxed);
         *held = Some(Arc::clone(&begun));
         Ok(begun)
+    }
+
+    /// Whether the upstream offers tasks of tools.
+    pub fn has_tasks(&self) -> bool {
+        self.has_tasks.load(Ordering::Relaxed)
+    }
+
+    /// A task was born in the session of this owner: it counts as used until then.
+    pub(super) fn keep(&self, owner: Option<&Owner>, until: Instant) {
+        if let Some(slot) = self.lock().get(&owner.cloned()) {
+            slot.touch(until);
+        }
     }
 
     /// Closes what nobody used for [`IDLE`] before `now`.
@@ -106,7 +126,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Option<Owner>, Arc<Slot>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,7 +134,8 @@ impl Sessions {
 
 impl Slot {
     fn touch(&self, now: Instant) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = now.max(*used);
     }
 
     fn idle_for(&self, now: Instant) -> Duration {
@@ -262,6 +283,7 @@ async fn begin(http: Http, uri: Uri, most: u64) -> Result<Session, Failure> {
         id: id_of(response.headers()),
         version: hangar_relay::legacy::VERSIONS[0],
         announced: String::new(),
+        has_tasks: false,
         next: AtomicU64::new(1),
         is_lost: AtomicBool::new(false),
     };
@@ -273,6 +295,7 @@ async fn begin(http: Http, uri: Uri, most: u64) -> Result<Session, Failure> {
         Reply::Result(result) => {
             session.version = legacy::negotiated(result)?;
             session.announced = legacy::discovered(result)?;
+            session.has_tasks = task::announced(result);
         }
         Reply::Error(_) if is_credential(received.status) => {
             return Err(Failure::Status(received.status));

@@ -131,8 +131,7 @@ impl Legacy {
 fn results() -> Vec<(&'static str, Value)> {
     let mut strict = mk_tool("strict", "A task or nothing.", &json!({}));
     strict["execution"] = json!({"taskSupport": "required"});
-    let mut echo = mk_tool("echo", "Says it again.", &json!({}));
-    echo["execution"] = json!({"taskSupport": "optional"});
+    let echo = mk_tool("echo", "Says it again.", &json!({}));
     vec![
         ("tools/list", json!({"tools": [echo, strict]})),
         ("prompts/list", json!({"prompts": [{"name": "greet"}]})),

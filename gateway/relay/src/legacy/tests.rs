@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::task::Handles;
 use super::*;
 use crate::envelope::{Message, Reply, parse, parse_reply};
 use crate::method::Method;
@@ -82,7 +83,7 @@ fn a_result_gains_what_its_method_requires() {
         mk_reply(
             &format!(r#"{{"jsonrpc":"2.0","id":7,"result":{theirs}}}"#),
             |reply| {
-                let text = upstream::reply(method, &mk_raw("\"a\""), reply).unwrap();
+                let text = upstream::reply(method, &mk_raw("\"a\""), reply, Handles::Flat).unwrap();
                 assert_eq!(
                     text,
                     format!(r#"{{"jsonrpc":"2.0","id":"a","result":{ours}}}"#)
@@ -93,20 +94,16 @@ fn a_result_gains_what_its_method_requires() {
 }
 
 #[test]
-fn a_task_that_nobody_asked_for_is_no_result() {
+fn a_result_of_another_kind_is_none() {
     for result in [
-        r#"{"task":{"taskId":"t"}}"#,
-        r#"{"resultType":"task","taskId":"t"}"#,
         r#"{"resultType":"input_required"}"#,
         r#"{"resultType":null}"#,
     ] {
         mk_reply(
             &format!(r#"{{"jsonrpc":"2.0","id":7,"result":{result}}}"#),
             |reply| {
-                assert!(
-                    upstream::reply(Method::ToolsCall, &mk_raw("1"), reply).is_err(),
-                    "{result}"
-                );
+                let read = upstream::reply(Method::ToolsCall, &mk_raw("1"), reply, Handles::Flat);
+                assert_eq!(read, Err(Error::ResultType), "{result}");
             },
         );
     }
@@ -119,7 +116,8 @@ fn retired_codes_do_not_cross() {
             r#"{{"jsonrpc":"2.0","id":7,"error":{{"code":{theirs},"message":"m","data":{{"x": 1.0}}}}}}"#
         );
         mk_reply(&body, |reply| {
-            let text = upstream::reply(Method::ResourcesRead, &mk_raw("1"), reply).unwrap();
+            let text =
+                upstream::reply(Method::ResourcesRead, &mk_raw("1"), reply, Handles::Flat).unwrap();
             assert_eq!(value(&text)["error"]["code"], ours);
             assert!(text.contains(r#"{"x": 1.0}"#));
         });
@@ -224,19 +222,6 @@ fn a_question_is_refused_and_a_ping_answered() {
         }
         other => panic!("{other:?}"),
     }
-}
-
-#[test]
-fn a_tool_may_be_a_task_only() {
-    for (execution, is_only) in [
-        (r#"{"taskSupport":"required"}"#, true),
-        (r#"{"taskSupport":"optional"}"#, false),
-        ("null", false),
-    ] {
-        let tool = mk_raw(&format!(r#"{{"name":"x","execution":{execution}}}"#));
-        assert_eq!(upstream::is_task_only(&tool), is_only, "{execution}");
-    }
-    assert!(!upstream::is_task_only(&mk_raw(r#"{"name":"x"}"#)));
 }
 
 #[test]

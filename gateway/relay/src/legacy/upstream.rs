@@ -5,8 +5,9 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
+use super::task::{self, Handles, Shape};
 use super::{Common, Era, Error, VERSIONS, capabilities, member, without};
-use crate::envelope::{self, Notification, Reply, Request};
+use crate::envelope::{self, Notification, Reply, Request, RpcError};
 use crate::json::{self, Members};
 use crate::method::Method;
 use crate::{
@@ -56,10 +57,13 @@ pub fn negotiated(result: &RawValue) -> Result<&'static str, Error> {
 pub fn discovered(result: &RawValue) -> Result<String, Error> {
     let members = Members::of(result)?;
     members.guard(&["capabilities", "instructions", "serverInfo"])?;
-    let capabilities = match members.get("capabilities") {
+    let mut capabilities = match members.get("capabilities") {
         Some(raw) => capabilities(raw, &["tasks", "extensions"])?,
         None => String::new(),
     };
+    if task::announced(result) {
+        member(&mut capabilities, "extensions", &task::extensions());
+    }
     let mut out = format!(
         r#"{{"resultType":"complete","supportedVersions":["{PROTOCOL_VERSION}"],"capabilities":{{{capabilities}}},"ttlMs":0,"cacheScope":"private""#
     );
@@ -78,6 +82,11 @@ pub fn discovered(result: &RawValue) -> Result<String, Error> {
 /// its progress too: clients of one session choose theirs without knowing each other.
 pub fn request(request: &Request<'_>, number: u64) -> Result<String, Error> {
     let common = Common::of(request.params)?;
+    Ok(numbered(&common, &request.method, number))
+}
+
+/// The same, of what was read already.
+pub(super) fn numbered(common: &Common<'_>, method: &str, number: u64) -> String {
     let mut meta = String::new();
     for (name, value) in &common.meta {
         if name == META_PROGRESS_TOKEN && !json::is_null(value) {
@@ -86,7 +95,7 @@ pub fn request(request: &Request<'_>, number: u64) -> Result<String, Error> {
             member(&mut meta, name, value.get());
         }
     }
-    Ok(common.request(&number.to_string(), &request.method, &meta))
+    common.request(&number.to_string(), method, &meta)
 }
 
 /// Tells the upstream that nobody waits for this request any more.
@@ -147,19 +156,32 @@ pub fn is_progress_of(notification: &Notification<'_>, number: u64) -> bool {
 }
 
 /// The whole reply as a client of 2026-07-28 reads it, under its own id.
-pub fn reply(method: Method, id: &RawValue, reply: &Reply<'_>) -> Result<String, Error> {
+pub fn reply(
+    method: Method,
+    id: &RawValue,
+    reply: &Reply<'_>,
+    handles: Handles,
+) -> Result<String, Error> {
     match reply {
-        Reply::Result(raw) => Ok(wire::result_text(id, &result(method, raw)?)),
+        Reply::Result(raw) => {
+            let result = result(method, raw, handles)?;
+            Ok(wire::result_text(id, &result))
+        }
         Reply::Error(error) => {
-            let code = RETIRED.into_iter().find(|(old, _)| *old == error.code);
-            let Some((_, code)) = code else {
-                return Ok(wire::rpc_error(Some(id), error.raw));
-            };
-            let rest = without(&Members::of(error.raw)?, &["code"]);
-            let error = json::raw(format!(r#"{{"code":{code},{rest}}}"#));
+            let error = json::raw(self::error(error)?.into_owned());
             Ok(wire::rpc_error(Some(id), &error))
         }
     }
+}
+
+/// An error object without a code that was retired.
+pub(super) fn error<'a>(error: &RpcError<'a>) -> Result<Cow<'a, str>, Error> {
+    let code = RETIRED.into_iter().find(|(old, _)| *old == error.code);
+    let Some((_, code)) = code else {
+        return Ok(Cow::Borrowed(error.raw.get()));
+    };
+    let rest = without(&Members::of(error.raw)?, &["code"]);
+    Ok(Cow::Owned(format!(r#"{{"code":{code},{rest}}}"#)))
 }
 
 /// What an answer to `server/discover` tells of an upstream; none where it tells nothing.
@@ -190,31 +212,27 @@ pub fn judge(reply: &Reply<'_>) -> Result<Option<Era>, Error> {
     }
 }
 
-/// Whether a tool can only be called as a task of 2025-11-25.
-pub fn is_task_only(tool: &RawValue) -> bool {
-    let execution = Members::of(tool)
-        .ok()
-        .and_then(|tool| tool.get("execution"));
-    let execution = execution.and_then(|raw| Members::of(raw).ok());
-    let support = execution.and_then(|execution| execution.string("taskSupport"));
-    support.as_deref() == Some("required")
-}
-
-/// With the members that 2026-07-28 requires.
-fn result(method: Method, raw: &RawValue) -> Result<String, Error> {
+/// With the members that 2026-07-28 requires. What is a breach goes on without any `resultType`, so
+/// that whoever reads it sees the breach, and the task behind it.
+fn result(method: Method, raw: &RawValue, handles: Handles) -> Result<String, Error> {
+    if method == Method::TasksCancel {
+        return task::told(raw);
+    }
     let members = Members::of(raw)?;
-    members.guard(&["resultType", "task", "ttlMs", "cacheScope"])?;
-    let is_task = members.get("task").is_some_and(json::is_object);
-    if method == Method::ToolsCall && is_task && members.get("content").is_none() {
-        return Err(Error::Task);
+    members.guard(&["resultType", "task", "taskId", "ttlMs", "cacheScope"])?;
+    let mut out = without(&members, &["resultType", "ttlMs", "cacheScope"]);
+    match task::shape(method, &members) {
+        Shape::None => {}
+        Shape::Nested if method == Method::ToolsCall && handles == Handles::Flat => {
+            return task::handle(&members);
+        }
+        Shape::Nested | Shape::Flat => return Ok(format!("{{{out}}}")),
     }
     match members.string("resultType").as_deref() {
         None if members.get("resultType").is_none() => {}
         Some("complete") => {}
-        Some("task") => return Err(Error::Task),
         Some(_) | None => return Err(Error::ResultType),
     }
-    let mut out = without(&members, &["resultType", "ttlMs", "cacheScope"]);
     member(&mut out, "resultType", r#""complete""#);
     if method.items().is_some() || method == Method::ResourcesRead {
         member(&mut out, "ttlMs", "0");

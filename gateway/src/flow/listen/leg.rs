@@ -15,8 +15,8 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, Upstream};
+use crate::flow::ask::Asker;
 use crate::flow::governor::Governor;
-use crate::flow::observe::Asker;
 use crate::flow::section::Section;
 use crate::flow::{Call, Relayed, get};
 use crate::http::mcp::authenticate;

@@ -55,6 +55,7 @@ impl Server {
             id: Some(HeaderValue::from_str(name).unwrap()),
             version: hangar_relay::legacy::VERSIONS[0],
             announced: String::new(),
+            has_tasks: true,
             next: AtomicU64::new(1),
             is_lost: AtomicBool::new(false),
         };
@@ -100,6 +101,30 @@ async fn a_session_that_nobody_used_for_five_minutes_is_ended_and_no_other() {
     assert_eq!(server.ended().await, "used");
     assert!(server.ended.try_recv().is_err(), "each is ended once");
     assert_eq!(IDLE, Duration::from_mins(5));
+}
+
+/// Some upstreams tie a task to the session that it was born in: a client that polled it seldom found
+/// it gone.
+#[tokio::test]
+async fn a_session_in_which_a_task_may_live_is_kept_for_it() {
+    let mut server = Server::start().await;
+    let sessions = Sessions::default();
+    let begun = Instant::now();
+    server.begin(&sessions, "tasked", begun).await;
+    server.begin(&sessions, "quiet", begun).await;
+    let until = begun + Duration::from_hours(1);
+    sessions.keep(owner("tasked").as_ref(), until);
+    // A later use does not bring its end forward.
+    sessions.slot(owner("tasked"), begun + Duration::from_secs(1));
+    sessions.sweep(begun + IDLE);
+    assert_eq!(server.ended().await, "quiet");
+    sessions.sweep(until + IDLE.saturating_sub(Duration::from_nanos(1)));
+    assert!(holds(&sessions, "tasked"));
+    sessions.sweep(until + IDLE);
+    assert_eq!(server.ended().await, "tasked");
+    // Whose session is gone already has nothing to keep.
+    sessions.keep(owner("nobody").as_ref(), until);
+    assert!(!holds(&sessions, "nobody"));
 }
 
 /// A session that is in use while it is swept away ends after its last request, not in the middle.

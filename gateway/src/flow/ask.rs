@@ -1,0 +1,89 @@
+//! `tasks/get` at the upstream, for whoever asks about one task at one time.
+
+use std::time::{Duration, Instant};
+
+use hangar_ledger::Entry;
+use hangar_relay::envelope::{self, Reply};
+use hangar_relay::method::Method;
+use hangar_relay::params::Meta;
+use hangar_relay::rewrite::{MetaOf, Own};
+use hangar_relay::task::{Snapshot, Status};
+use hangar_relay::wire::{Kind, WireError};
+use serde_json::value::RawValue;
+
+use super::section::Section;
+use crate::upstream::polls::{self, Told};
+
+/// What the upstream is told about the client that asks.
+#[derive(Debug)]
+pub struct Asker {
+    /// `_meta` of the client's request.
+    pub meta: Box<RawValue>,
+    pub capabilities: Box<RawValue>,
+}
+
+/// What the upstream's answer may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+// === impl Asker ===
+
+impl Asker {
+    pub fn of(meta: &Meta<'_>) -> Self {
+        Self {
+            meta: meta.raw.to_owned(),
+            capabilities: meta.capabilities.raw.to_owned(),
+        }
+    }
+}
+
+/// Asks the upstream, together with whoever asks the same at the same time.
+pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outcome {
+    let task = &entry.key.task;
+    let send = || async {
+        let own = Own {
+            id: &section.id,
+            meta: MetaOf::Client(&asker.meta),
+        };
+        let body = own.tasks_get(task.as_str()).into();
+        let began = section.governor.gateway.store.now();
+        let exchange = section.exchange(Method::TasksGet, entry, body, TIMEOUT);
+        let message = exchange.await.inspect_err(|failure| {
+            tracing::warn!(
+                correlation = section.correlation(),
+                upstream = section.upstream.label,
+                reason = failure.reason(),
+                "upstream cannot be asked about a task"
+            );
+        })?;
+        Ok(Told {
+            message,
+            id: section.id.clone(),
+            began,
+            arrived: Instant::now(),
+        })
+    };
+    let polls = &section.upstream.runtime.polls;
+    polls.ask(task, &asker.capabilities, send).await
+}
+
+/// What the upstream answered; counted where it is no reply at all.
+pub fn reply<'m>(section: &Section, told: &'m Told) -> Result<Reply<'m>, WireError> {
+    match envelope::parse_reply(&told.message, &told.id) {
+        Ok((reply, _)) => Ok(reply),
+        Err(error) => {
+            section.count_refusal(Method::TasksGet, error.reason());
+            Err(WireError::from(Kind::UpstreamProtocol).because(error))
+        }
+    }
+}
+
+/// Takes note of a task that goes on, so that a poll before its time is not passed on.
+pub fn note(section: &Section, entry: &Entry, snapshot: &Snapshot, told: &Told) {
+    if snapshot.status == Status::Working
+        && let Some(interval) = snapshot.poll_interval_ms
+    {
+        let polls = &section.upstream.runtime.polls;
+        let interval = Duration::from_millis(interval);
+        polls.is_working(&entry.key.task, told.arrived, interval);
+    }
+}
