@@ -96,35 +96,33 @@ fn snapshots(task: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The same of whole messages.
-fn messages(task: &str) -> Vec<(&'static str, Answer)> {
+/// Snapshots that two readers could take for different ones.
+fn doubled(task: &str) -> [(&'static str, Answer); 2] {
     let whole = snapshot(task, "working", &json!({})).to_string();
-    let both = format!(
-        r#"{{"jsonrpc":"2.0","id":1,"result":{whole},"error":{{"code":1,"message":"{CANARY}"}}}}"#
-    );
-    let twice = whole.replace(
-        "\"status\":",
-        &format!("\"status\":\"{CANARY}\",\"status\":"),
-    );
-    let alike = whole.replace(
-        "\"status\":",
-        &format!("\"Status\":\"{CANARY}\",\"status\":"),
-    );
-    vec![
-        ("mixed", Answer::raw(both)),
-        ("syntax", Answer::raw(format!("<html>{CANARY}"))),
-        (
-            "not_utf8",
-            Answer::raw([CANARY.as_bytes(), &[0xff]].concat()),
-        ),
-        (
-            "foreign_id",
-            Answer::raw(format!(
-                r#"{{"jsonrpc":"2.0","id":"{CANARY}","result":{whole}}}"#
-            )),
-        ),
-        ("duplicate_key", Answer::result_text(&twice)),
-        ("lookalike_key", Answer::result_text(&alike)),
+    let with = |name: &str| {
+        let both = format!("\"{name}\":\"{CANARY}\",\"status\":");
+        Answer::result_text(&whole.replace("\"status\":", &both))
+    };
+    [
+        ("duplicate_key", with("status")),
+        ("lookalike_key", with("Status")),
+    ]
+}
+
+/// Bodies that are no replies to the request.
+fn no_replies(task: &str) -> [Answer; 4] {
+    let whole = snapshot(task, "working", &json!({})).to_string();
+    let message = |id: &str, more: &str| {
+        Answer::raw(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{whole}{more}}}"#
+        ))
+    };
+    let error = format!(r#","error":{{"code":1,"message":"{CANARY}"}}"#);
+    [
+        message("1", &error),
+        message(&format!("\"{CANARY}\""), ""),
+        Answer::raw(format!("<html>{CANARY}")),
+        Answer::raw([CANARY.as_bytes(), &[0xff]].concat()),
     ]
 }
 
@@ -134,8 +132,10 @@ async fn a_snapshot_that_is_none_is_refused_under_its_word_and_not_repeated() {
     let alice = stack.client(ALICE);
     let task = alice.start_task("slow", json!({})).await.unwrap();
     let snapshots = snapshots(&task).into_iter();
-    let snapshots = snapshots.map(|(reason, said)| (reason, Answer::result(&said)));
-    let cases: Vec<_> = snapshots.chain(messages(&task)).collect();
+    let cases: Vec<_> = snapshots
+        .map(|(reason, said)| (reason, Answer::result(&said)))
+        .chain(doubled(&task))
+        .collect();
     for (reason, answer) in &cases {
         let labels = [
             ("tenant", "acme"),
@@ -157,6 +157,10 @@ async fn a_snapshot_that_is_none_is_refused_under_its_word_and_not_repeated() {
     }
     let all = stack.count(REFUSALS, &[]).await.unwrap();
     assert_eq!(usize::try_from(all).unwrap(), cases.len());
+    for answer in no_replies(&task) {
+        stack.upstream.enqueue("tasks/get", answer);
+        assert_silent(&alice.get(&task).await.unwrap());
+    }
     // Nothing of it changed the task.
     alice.until(&task, "working").await.unwrap();
     assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
@@ -202,15 +206,11 @@ async fn an_answer_to_a_call_that_is_none_is_refused_and_not_repeated() {
         let after = stack.count(FAILURES, &labels).await.unwrap();
         assert_eq!(after, before + 1, "{reason}: {answer:?}");
     }
-    for (reason, answer) in messages("t") {
-        // A result is the client's to read, as long as it is one.
-        if matches!(reason, "duplicate_key" | "lookalike_key") {
-            continue;
-        }
+    for answer in no_replies("t") {
         stack.upstream.enqueue("tools/call", answer);
         let reply = alice.call("slow", json!({})).await.unwrap();
         assert_silent(&reply);
-        assert_eq!(reply.error_code().unwrap(), PROTOCOL, "{reason}");
+        assert_eq!(reply.error_code().unwrap(), PROTOCOL);
     }
     let upstream = [("method", "tools/call"), ("outcome", "upstream")];
     let least = cases.len() + 4;

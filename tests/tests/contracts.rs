@@ -66,9 +66,7 @@ async fn a_call_relies_on_a_contract_that_is_young_enough_and_asks_for_no_other(
     }
     assert_eq!(stack.upstream.count("tools/list"), lists);
     // Whoever lists asks anew, and calls rely on what came of it.
-    let listed = alice.list_tools().await.unwrap().result().unwrap();
-    let names: Vec<_> = listed["tools"].as_array().unwrap().iter().collect();
-    assert!(names.iter().all(|tool| tool["name"] != "echo"), "{listed}");
+    assert_eq!(names(&alice).await, ["ask", "slow"]);
     assert_refused(&stack, &alice).await;
 }
 
@@ -150,13 +148,30 @@ fn told(reply: &Value) -> Answer {
 
 /// A change that is told while a list is on its way is not in that list, for all one knows.
 #[tokio::test]
-async fn a_list_that_told_of_a_change_itself_is_asked_for_again() {
+async fn a_list_that_told_of_a_change_itself_is_asked_for_once_more() {
     let (stack, alice) = start("1h").await;
-    let list = |tools: Vec<Value>| json!({"jsonrpc": "2.0", "id": 1, "result": {"resultType": "complete", "tools": tools}});
-    stack.upstream.enqueue("tools/list", told(&list(tools())));
     call(&alice).await.unwrap();
     stack.upstream.set_tools(drifted());
-    assert_refused(&stack, &alice).await;
+    let old = json!({"jsonrpc": "2.0", "id": 1, "result": {
+        "resultType": "complete", "tools": tools(),
+    }});
+    stack.upstream.enqueue("tools/list", told(&old));
+    let lists = stack.upstream.count("tools/list");
+    assert_eq!(names(&alice).await, ["ask", "slow"]);
+    assert_eq!(stack.upstream.count("tools/list"), lists + 2);
+    // One that tells of a change with every list is taken at its word in the end.
+    let old = told(&old);
+    stack.upstream.script("tools/list", move |_| old.clone());
+    let lists = stack.upstream.count("tools/list");
+    assert_eq!(names(&alice).await, ["ask", "echo", "slow"]);
+    assert_eq!(stack.upstream.count("tools/list"), lists + 2);
+}
+
+async fn names(client: &Client) -> Vec<String> {
+    let listed = client.list_tools().await.unwrap().result().unwrap();
+    let tools = listed["tools"].as_array().unwrap().iter();
+    let names = tools.map(|tool| tool["name"].as_str().unwrap().to_owned());
+    names.collect()
 }
 
 #[tokio::test]
@@ -192,8 +207,7 @@ async fn where_pins_are_explicit_a_tool_without_one_is_refused() {
     let stack = Stack::start_with(explicit).await.unwrap();
     let alice = stack.client(ALICE);
     assert_refused(&stack, &alice).await;
-    let listed = alice.list_tools().await.unwrap().result().unwrap();
-    assert_eq!(listed["tools"], json!([]));
+    assert!(names(&alice).await.is_empty());
 }
 
 /// The first sight of a tool is kept: neither a restart nor another start makes a drift a first one.

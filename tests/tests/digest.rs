@@ -5,8 +5,10 @@
 use std::collections::BTreeSet;
 
 use hangar_tests::client::Client;
+use hangar_tests::envelope::Envelope;
 use hangar_tests::manifests::Manifest;
-use hangar_tests::scripted::{Answer, Gate, mk_tool, tools};
+use hangar_tests::open::Open;
+use hangar_tests::scripted::{Answer, Feed, Gate, mk_tool, tools};
 use hangar_tests::stack::{ALICE, Stack};
 use hangar_tests::wait;
 use serde_json::{Value, json};
@@ -248,6 +250,36 @@ async fn case_56_a_list_that_began_before_the_answer_vouches_for_nothing() {
     gate.open();
     poll.await.unwrap();
     listing.await.unwrap().unwrap();
+}
+
+/// What the upstream tells of while its list is on its way may not be in that list.
+#[tokio::test]
+async fn case_56_a_change_that_is_told_before_the_list_is_there_is_caught() {
+    let (stack, alice) = start().await;
+    let task = begin(&alice).await;
+    stack.upstream.complete(&task, "the-payload").unwrap();
+    let granted = json!({"toolsListChanged": true});
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let feed = Feed::script(&stack.upstream, &granted, &[changed]);
+    let listen = Envelope::new("subscriptions/listen", json!({"notifications": granted}));
+    let (address, path) = (stack.gateway.mcp_address(), "/mcp/default/reports");
+    let mut open = Open::send(address, path, ALICE, &listen).await.unwrap();
+    open.events(1).await.unwrap();
+    let gate = Gate::new();
+    stack
+        .upstream
+        .enqueue("tools/list", Answer::built_in().held(&gate));
+    let poll = tokio::spawn({
+        let (alice, task) = (alice.clone(), task.clone());
+        async move { assert_drifted(&alice, &task).await }
+    });
+    gate.reached(1).await.unwrap();
+    stack.upstream.set_tools(drifted());
+    feed.open(0);
+    open.events(2).await.unwrap();
+    gate.open();
+    poll.await.unwrap();
+    assert_eq!(stack.events(&task).await.unwrap(), DRIFT_ON_CHAIN);
 }
 
 /// Drift is latched though nobody waits for it any more.

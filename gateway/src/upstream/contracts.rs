@@ -92,13 +92,15 @@ impl Contracts {
         self.since(upstream, http, oldest).await
     }
 
-    /// A list whose fetch began at `not_before` or later.
+    /// A list whose fetch began at `not_before` or later. Where the upstream told of a change while it
+    /// was on its way, it is asked for once more.
     pub async fn since(
         &self,
         upstream: &Arc<Upstream>,
         http: &Http,
-        not_before: Instant,
+        mut not_before: Instant,
     ) -> Fetched {
+        let mut is_again = false;
         loop {
             let flight = self.board(upstream, http);
             let mut landed = flight.landed.clone();
@@ -110,8 +112,14 @@ impl Contracts {
             if flight.began < not_before {
                 continue;
             }
-            if let Some(outcome) = outcome {
-                return outcome;
+            let changed = self.lock().changed.filter(|at| *at > flight.began);
+            match (changed, outcome) {
+                // Once, so that one which tells of a change with every list is not asked for ever.
+                (Some(changed), Some(Ok(_))) if !is_again => {
+                    (is_again, not_before) = (true, changed);
+                }
+                (_, Some(outcome)) => return outcome,
+                (_, None) => {}
             }
         }
     }
