@@ -6,7 +6,7 @@ use crate::stage::Stage;
 use crate::{
     Claim, ClaimRef, Decider, DeclineReason, Detail, Effect, FailureReason, Grant, InputKey,
     KeyHash, MAX_KEYS, MAX_MILLIS, MAX_OUTSTANDING, Millis, Principal, QuestionHash, Questions,
-    Relay, Sight, Slot, SlotState, Status, Verdict,
+    Relay, Relayed, Sight, Slot, SlotState, Status, Verdict,
 };
 
 /// The outstanding questions of a poll, as they are stored.
@@ -86,12 +86,13 @@ pub(crate) fn settle(stage: &mut Stage, listed: &Listed, began: Millis) {
         }
     }
     for (key, claim) in consumed {
-        accept(stage, key, claim, Relay::Settled);
+        decided(stage, key, claim, Relay::Settled);
     }
 }
 
 /// Claims what may be answered: open questions, and those whose earlier relay had an unknown
-/// outcome when the answer is byte-identical. Everything else is acknowledged and ignored.
+/// outcome when the answer is byte-identical. Everything else is acknowledged and ignored, but for
+/// a no after a yes of unknown outcome: it cannot follow that yes upstream, so it ends the task.
 pub(crate) fn claim(
     stage: &mut Stage,
     principal: Option<&Principal>,
@@ -107,6 +108,11 @@ pub(crate) fn claim(
     };
     if grants.iter().any(changed) {
         stage.fail(FailureReason::UpstreamProtocol);
+        return;
+    }
+    if let Some((key, reason)) = revoked(stage, grants) {
+        let by = Decider::Caller(principal.cloned());
+        decline(stage, &key, by, reason, None);
         return;
     }
     let mut claims = Vec::new();
@@ -127,6 +133,7 @@ pub(crate) fn claim(
             attempt: slot.attempts,
             principal: principal.cloned(),
             answer: grant.answer,
+            decline: grant.decline,
             deadline: Millis(deadline.0.min(MAX_MILLIS)),
             ended_at: None,
         };
@@ -159,7 +166,7 @@ pub(crate) fn confirm(stage: &mut Stage, claims: &[ClaimRef]) {
         };
         if *attempt <= confirmed.attempt {
             let claim = confirmed.clone();
-            accept(stage, key, claim, Relay::Confirmed);
+            decided(stage, key, claim, Relay::Confirmed);
         }
     }
 }
@@ -217,7 +224,11 @@ pub(crate) fn decline(
     stage.push(Detail::TaskConsentDecided {
         key,
         question,
-        verdict: Verdict::Decline { by, reason },
+        verdict: Verdict::Decline {
+            by,
+            reason,
+            relayed: None,
+        },
     });
     stage.fail(FailureReason::ConsentDenied);
 }
@@ -230,31 +241,64 @@ pub(crate) fn close(stage: &mut Stage) {
     }
 }
 
-/// The chain holds the accept even when nobody will know how its relay ended.
+/// The chain holds the decision even when nobody will know how its relay ended.
 fn close_one(stage: &mut Stage, key: KeyHash) {
     let claim = match stage.entry.slots.get(&key).map(|slot| &slot.state) {
         Some(SlotState::Claimed { claim, .. } | SlotState::Unsettled { claim }) => claim.clone(),
         Some(SlotState::Open | SlotState::Used | SlotState::Withdrawn) | None => return,
     };
-    accept(stage, key, claim, Relay::Unknown);
+    decided(stage, key, claim, Relay::Unknown);
 }
 
 /// Records a grant and uses its slot up.
-fn accept(stage: &mut Stage, key: KeyHash, claim: Claim, relay: Relay) {
+fn decided(stage: &mut Stage, key: KeyHash, claim: Claim, relay: Relay) {
     let Some(slot) = stage.entry.slots.get_mut(&key) else {
         return;
     };
     slot.state = SlotState::Used;
     let question = Some(slot.question);
+    let Claim {
+        principal,
+        answer,
+        decline,
+        attempt: _,
+        deadline: _,
+        ended_at: _,
+    } = claim;
+    let verdict = match decline {
+        None => Verdict::Accept {
+            principal,
+            answer,
+            relay,
+        },
+        Some(reason) => Verdict::Decline {
+            by: Decider::Caller(principal),
+            reason,
+            relayed: Some(Relayed { answer, relay }),
+        },
+    };
     stage.push(Detail::TaskConsentDecided {
         key,
         question,
-        verdict: Verdict::Accept {
-            principal: claim.principal,
-            answer: claim.answer,
-            relay,
-        },
+        verdict,
     });
+}
+
+/// The first no to a question whose yes went upstream and ended unknown.
+fn revoked(stage: &Stage, grants: &BTreeMap<InputKey, Grant>) -> Option<(InputKey, DeclineReason)> {
+    grants.iter().find_map(|(key, grant)| {
+        let reason = grant.decline?;
+        match &stage.entry.slot(key)?.state {
+            SlotState::Unsettled { claim } if claim.decline.is_none() => {
+                Some((key.clone(), reason))
+            }
+            SlotState::Unsettled { .. }
+            | SlotState::Open
+            | SlotState::Claimed { .. }
+            | SlotState::Used
+            | SlotState::Withdrawn => None,
+        }
+    })
 }
 
 /// Runs on the slots that these claims still hold.

@@ -22,7 +22,8 @@ pub enum Command {
     Drift { found: Option<ToolDigest> },
     /// What the answer of that `tasks/get` asks; all outstanding questions.
     Question(Questions),
-    /// A caller answers: each grant becomes an [`Effect::Relay`], or is ignored.
+    /// A caller answers: each grant becomes an [`Effect::Relay`], or is ignored. A no that comes
+    /// too late to be relayed ends the task like a [`Command::Decline`].
     Claim {
         principal: Option<Principal>,
         grants: BTreeMap<InputKey, Grant>,
@@ -35,7 +36,7 @@ pub enum Command {
     Release { claims: Vec<ClaimRef> },
     /// The relay ended and nobody knows how.
     RelayUnknown { claims: Vec<ClaimRef> },
-    /// Anything but an explicit yes, for an outstanding question.
+    /// Anything but an explicit yes, for an outstanding question; the task ends.
     Decline {
         key: InputKey,
         by: Decider,
@@ -73,11 +74,13 @@ pub enum Sight {
     Compared,
 }
 
-/// One answer that is an explicit yes, to the question that the upstream asks now.
+/// One answer that may go upstream, to the question that is asked there now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub question: QuestionHash,
     pub answer: AnswerHash,
+    /// None: an explicit yes. Otherwise a no that the policy has relayed instead of ending the task.
+    pub decline: Option<DeclineReason>,
 }
 
 /// One claim of one key.

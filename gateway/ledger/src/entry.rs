@@ -7,8 +7,8 @@ use hangar_wire::{ObjectDigest, Term};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnswerHash, ChainHead, Error, FailureReason, KeyHash, MAX_MILLIS, Millis, Owner, Principal,
-    QuestionHash, TaskId, TaskKey, TenantRef, Timestamp, ToolDigest,
+    AnswerHash, ChainHead, DeclineReason, Error, FailureReason, KeyHash, MAX_MILLIS, Millis, Owner,
+    Principal, QuestionHash, TaskId, TaskKey, TenantRef, Timestamp, ToolDigest,
 };
 
 /// `status` of a task on the wire.
@@ -145,6 +145,9 @@ pub struct Claim {
     pub attempt: u32,
     pub principal: Option<Principal>,
     pub answer: AnswerHash,
+    /// The answer is a no that is relayed; none: it is a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decline: Option<DeclineReason>,
     /// After this the relay has ended, whoever ran it.
     pub deadline: Millis,
     /// When the relay ended without a definite answer.

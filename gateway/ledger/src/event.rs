@@ -65,10 +65,21 @@ pub enum Verdict {
     Decline {
         by: Decider,
         reason: DeclineReason,
+        /// None: nothing went upstream, and the task ended.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        relayed: Option<Relayed>,
     },
 }
 
-/// How the relay of an accepted answer ended.
+/// A no that went upstream instead of ending the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relayed {
+    pub answer: AnswerHash,
+    pub relay: Relay,
+}
+
+/// How the relay of an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Relay {

@@ -30,7 +30,7 @@ pub use entry::{
     Birth, Claim, ENTRY_FORMAT, Entry, Latch, Outcome, Slot, SlotState, Snapshot, Status,
 };
 pub use event::{
-    Decider, DeclineReason, Detail, EVENT_FORMAT, Event, FailureReason, Relay, Verdict,
+    Decider, DeclineReason, Detail, EVENT_FORMAT, Event, FailureReason, Relay, Relayed, Verdict,
 };
 pub use id::{
     AnswerHash, ChainHead, InputKey, KeyHash, MAX_INPUT_KEY_BYTES, MAX_MILLIS, MAX_TASK_ID_BYTES,

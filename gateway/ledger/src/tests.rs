@@ -4,6 +4,7 @@ mod chain;
 mod consent;
 mod lifecycle;
 mod model;
+mod relayed;
 
 use hangar_wire::{Epoch, Generation, ObjectDigest, Sha256Hex, Term};
 
@@ -105,12 +106,13 @@ fn ask(asked: &[(&str, &str)], sight: Sight, began: u64) -> Command {
     })
 }
 
-/// Answers to questions, as `(key, question, answer)`.
+/// Answers to questions, as `(key, question, answer)`; one that begins with `no` is a no.
 fn claim(grants: &[(&str, &str, &str)], deadline: u64) -> Command {
     let grant = |(k, q, a): &(&str, &str, &str)| {
         let grant = Grant {
             question: question(q),
             answer: answer(a),
+            decline: a.starts_with("no").then_some(DeclineReason::Declined),
         };
         (key(k), grant)
     };

@@ -89,7 +89,8 @@ struct Chain {
     next: u64,
     outcome: Option<Outcome>,
     mismatch: bool,
-    accepted: BTreeSet<KeyHash>,
+    /// Keys whose answer went upstream: each goes once.
+    answered: BTreeSet<KeyHash>,
     /// First events of this and of earlier lives of the key.
     births: BTreeSet<ChainHead>,
 }
@@ -187,7 +188,7 @@ impl Chain {
             next: 1,
             outcome: None,
             mismatch: false,
-            accepted: BTreeSet::new(),
+            answered: BTreeSet::new(),
             births,
         })
     }
@@ -248,8 +249,11 @@ impl Chain {
         match detail {
             Detail::TaskCreated {} => false,
             Detail::TaskConsentDecided { key, verdict, .. } => match verdict {
-                Verdict::Accept { .. } => live && self.accepted.insert(*key),
-                Verdict::Decline { .. } => live,
+                Verdict::Accept { .. }
+                | Verdict::Decline {
+                    relayed: Some(_), ..
+                } => live && self.answered.insert(*key),
+                Verdict::Decline { relayed: None, .. } => live,
             },
             Detail::DigestMismatchInTask { .. } => {
                 let payload = match self.outcome {

@@ -6,6 +6,8 @@
 //!                                   └ any decline: the task fails                      ├ refused: claim released
 //!                                                                                      └ unknown: a later poll settles it
 //! ```
+//! Under `onDecline: RelayAnswer` a plain no (`decline`, `cancel`) is claimed and relayed like a yes,
+//! and recorded as a decline. What is no answer at all still fails the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +25,7 @@ use hangar_relay::params::Capabilities;
 use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{self, Payload, Question};
 use hangar_relay::wire::{self, Kind, WireError};
-use hangar_wire::Admission;
+use hangar_wire::{Admission, OnDecline};
 use serde_json::value::RawValue;
 
 use super::ask::Asker;
@@ -145,6 +147,8 @@ fn judge(
     let Payload::InputRequired { requests } = polled.payload else {
         return Ok(Judged::default());
     };
+    let consent = section.grant.object.consent.as_ref();
+    let on_decline = consent.map_or(OnDecline::FailTask, |consent| consent.on_decline);
     let mut judged = Judged::default();
     for question in &requests {
         let Ok(key) = InputKey::try_from(question.key.to_string()) else {
@@ -159,7 +163,7 @@ fn judge(
             judged.declines.push(Command::Fail { cause });
             continue;
         }
-        match verdict(question, raw, &capabilities) {
+        match verdict(question, raw, &capabilities, on_decline) {
             Ok(grant) => {
                 judged.grants.insert(key, grant);
             }
@@ -178,22 +182,30 @@ fn verdict(
     question: &Question<'_>,
     raw: &RawValue,
     capabilities: &Capabilities<'_>,
+    on_decline: OnDecline,
 ) -> Result<Grant, DeclineReason> {
+    let grant = |decline| Grant {
+        question: QuestionHash(question.hash),
+        answer: AnswerHash(answer::hash(raw)),
+        decline,
+    };
+    let no = |reason| match on_decline {
+        OnDecline::RelayAnswer => Ok(grant(Some(reason))),
+        OnDecline::FailTask => Err(reason),
+    };
     match answer::judge(&question.method, raw) {
-        Verdict::Decline(why) => Err(match why {
-            Why::Declined => DeclineReason::Declined,
-            Why::Cancelled => DeclineReason::Cancelled,
-            Why::Null | Why::Malformed => DeclineReason::NotAnAnswer,
-            Why::NoAction => DeclineReason::MissingAction,
-            Why::UnknownAction => DeclineReason::UnknownAction,
-        }),
+        Verdict::Decline(why) => match why {
+            Why::Declined => no(DeclineReason::Declined),
+            Why::Cancelled => no(DeclineReason::Cancelled),
+            // Never relayed: an upstream could take for a yes what the protocol does not know.
+            Why::Null | Why::Malformed => Err(DeclineReason::NotAnAnswer),
+            Why::NoAction => Err(DeclineReason::MissingAction),
+            Why::UnknownAction => Err(DeclineReason::UnknownAction),
+        },
         Verdict::Accept if !question.needs.met_by(capabilities).is_yes() => {
             Err(DeclineReason::CapabilityMissing)
         }
-        Verdict::Accept => Ok(Grant {
-            question: QuestionHash(question.hash),
-            answer: AnswerHash(answer::hash(raw)),
-        }),
+        Verdict::Accept => Ok(grant(None)),
     }
 }
 
@@ -283,7 +295,7 @@ fn refuses(code: i64) -> bool {
 // === impl Judged ===
 
 impl Judged {
-    /// One decline in an update relays nothing of it.
+    /// One decline that fails the task relays nothing of its update.
     fn commands(self, section: &Section, deadline: Millis) -> Option<Vec<Command>> {
         let Self { grants, declines } = self;
         if !declines.is_empty() {

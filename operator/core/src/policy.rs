@@ -334,15 +334,10 @@ fn read_consent(path: &str, consent: &api::Consent) -> Result<Consent, Refusal> 
         None => [ELICITATION.to_owned()].into(),
         Some(methods) => read_methods(&format!("{path}.methods"), methods)?,
     };
-    match on_decline {
-        None | Some(api::OnDecline::FailTask) => {}
-        Some(api::OnDecline::RelayAnswer) => {
-            return Err(Refusal::unsupported(
-                format_args!("{path}.onDecline"),
-                "relaying a declined answer",
-            ));
-        }
-    }
+    let on_decline = match on_decline {
+        None | Some(api::OnDecline::FailTask) => OnDecline::FailTask,
+        Some(api::OnDecline::RelayAnswer) => OnDecline::RelayAnswer,
+    };
     let ttl_ms = match ttl {
         None => 900 * SECOND,
         Some(text) => parse::duration_ms(&format!("{path}.ttl"), text, SECOND..=7 * DAY)?,
@@ -350,7 +345,7 @@ fn read_consent(path: &str, consent: &api::Consent) -> Result<Consent, Refusal> 
     Ok(Consent {
         methods,
         answered_by: read_answered_by(&format!("{path}.answeredBy"), answered_by.as_ref())?,
-        on_decline: OnDecline::FailTask,
+        on_decline,
         ttl_ms,
     })
 }

@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use super::*;
 
 const KEYS: [&str; 3] = ["k1", "k2", "k3"];
-const ANSWERS: [&str; 2] = ["yes", "yes, but"];
+const ANSWERS: [&str; 3] = ["yes", "yes, but", "no"];
 
 /// What the model knows of one key: nothing of slots, only of answers on the wire.
 #[derive(Clone, Debug, Default)]
 struct Wire {
     last: Option<Sent>,
-    accepts: u32,
+    decided: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl Model {
             let (grants, deadline) = granted.expect("a relay comes from a claim");
             let answer = grants[key].answer;
             let wire = self.keys.entry(key.clone()).or_default();
-            assert_eq!(wire.accepts, 0, "relayed after its decision");
+            assert_eq!(wire.decided, 0, "relayed after its decision");
             if let Some(sent) = &wire.last {
                 assert!(
                     sent.ended || now > sent.deadline,
@@ -171,13 +171,17 @@ impl Model {
                 Detail::TaskCreated {} => *self = Self::default(),
                 Detail::TaskConsentDecided {
                     key: hash,
-                    verdict: Verdict::Accept { .. },
+                    verdict:
+                        Verdict::Accept { .. }
+                        | Verdict::Decline {
+                            relayed: Some(_), ..
+                        },
                     ..
                 } => {
                     let known = KEYS.into_iter().map(key).find(|key| key.hash() == *hash);
-                    let wire = self.keys.get_mut(&known.unwrap()).expect("accepted unsent");
-                    wire.accepts += 1;
-                    assert_eq!(wire.accepts, 1, "a grant was used twice");
+                    let wire = self.keys.get_mut(&known.unwrap()).expect("decided unsent");
+                    wire.decided += 1;
+                    assert_eq!(wire.decided, 1, "a grant was used twice");
                 }
                 Detail::TaskConsentDecided { .. } => assert_eq!(self.ends, 0),
                 Detail::DigestMismatchInTask { .. } => self.mismatches += 1,

@@ -184,11 +184,6 @@ fn what_cannot_be_enforced_yet_is_named() {
             json!([{"name": "all", "selector": {"matchLabels": {"team": "acme"}}}]),
             "spec.upstreams[0].selector",
         ),
-        (
-            "/spec/upstreams",
-            mk_entry(json!({"tasks": {"consent": {"onDecline": "RelayAnswer"}}})),
-            "spec.upstreams[0].tasks.consent.onDecline",
-        ),
     ] {
         let verdict = mk_verdict(pointer, value);
         assert_refused(
