@@ -294,7 +294,8 @@ pub struct Pinning {
     /// FirstUse, Explicit or Disabled. Default: FirstUse.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PinningMode>,
-    /// What becomes of a tool that appears later, with FirstUse. Default: Serve.
+    /// What becomes of a tool that appears later, with FirstUse: Serve (it is pinned when it is first
+    /// seen) or Withhold (it is neither listed nor called until it is approved). Default: Serve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_tools: Option<NewTools>,
 }

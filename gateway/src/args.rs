@@ -7,8 +7,10 @@ use std::str::FromStr;
 use clap::{Args, Parser, Subcommand};
 
 mod edge;
+mod tools;
 
 pub use edge::{Edge, Seconds};
+pub use tools::{PinsOf, Tools, UpstreamName};
 
 /// Relays MCP between tenants and upstream servers, and governs their tasks.
 #[derive(Debug, Parser)]
@@ -25,6 +27,9 @@ pub enum Command {
     /// Export and verify the chain of events.
     #[command(subcommand)]
     Provenance(Provenance),
+    /// Look at first-use pins of tool contracts, and forget them.
+    #[command(subcommand)]
+    Tools(Tools),
 }
 
 #[derive(Debug, Args)]

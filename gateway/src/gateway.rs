@@ -18,6 +18,7 @@ use crate::http::serve::bounds::streams;
 use crate::limit::held::Budget;
 use crate::listeners::{Listeners, Times};
 use crate::metrics::Metrics;
+use crate::upstream::pins::Revision;
 
 /// The parts behind the request path.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub struct Gateway {
     /// Governance sections, which end even when their client is gone.
     pub sections: TaskTracker,
     pub births: Births,
+    pub pins: Revision,
     pub owners: Owners,
     pub listeners: Listeners,
 }
@@ -88,6 +90,7 @@ impl Gateway {
             },
             sections: TaskTracker::new(),
             births: Births::default(),
+            pins: Revision::default(),
             owners: Owners::default(),
             listeners,
         }

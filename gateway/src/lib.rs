@@ -16,6 +16,7 @@ pub mod listeners;
 pub mod metrics;
 mod provenance;
 mod run;
+mod tools;
 pub mod upstream;
 
 use std::process::ExitCode;
@@ -29,6 +30,7 @@ pub fn main() -> ExitCode {
     match command {
         args::Command::Run(args) => run::run(*args),
         args::Command::Provenance(command) => provenance::run(command),
+        args::Command::Tools(command) => tools::run(command),
     }
 }
 

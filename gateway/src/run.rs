@@ -27,6 +27,7 @@ use crate::http::serve::bounds::Bounds;
 use crate::http::{mcp, probe, serve};
 use crate::limit::held::Budget;
 use crate::metrics::Metrics;
+use crate::upstream::pins;
 
 pub(crate) fn run(args: Run) -> ExitCode {
     tracing_subscriber::registry()
@@ -117,7 +118,7 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         probes_stop.clone(),
     ));
     background.spawn(subscription.run());
-    background.spawn(ticker::run(Arc::clone(&gateway), stop.clone()));
+    look_after(&gateway, &stop, &mut background);
     let bounds = Bounds::clients(&edge, &gateway.metrics);
     let router = mcp::router(Arc::clone(&gateway));
     serving.spawn(serve::serve(mcp_listener, router, bounds, stop.clone()));
@@ -137,6 +138,12 @@ fn open(store: Option<StoreUrl>, state_dir: &Path) -> anyhow::Result<SqliteStore
     let StoreUrl(ledger) = store.unwrap_or_else(|| StoreUrl(state_dir.join("ledger.db")));
     SqliteStore::open(Options::new(&ledger))
         .with_context(|| format!("--store {} cannot be opened", ledger.display()))
+}
+
+/// What goes on beside requests: time passes, and pins are reset.
+fn look_after(gateway: &Arc<Gateway>, stop: &CancellationToken, background: &mut JoinSet<()>) {
+    background.spawn(ticker::run(Arc::clone(gateway), stop.clone()));
+    background.spawn(pins::watch(Arc::clone(gateway), stop.clone()));
 }
 
 fn say_why(ended: &anyhow::Result<()>) {

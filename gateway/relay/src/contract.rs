@@ -13,6 +13,10 @@ use serde_json::value::RawValue;
 use crate::json::{self, Members, Tree};
 use crate::mirror::{self, Mirrors};
 
+mod diff;
+
+pub use diff::{Change, What, diff};
+
 /// Why a list of tools is no contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -70,10 +74,20 @@ pub const MAX_CURSOR_BYTES: usize = 4096;
 
 /// Digest of a tool's contract.
 pub fn digest(tool: &RawValue) -> Result<Sha256Hex, Error> {
+    canonical(tool).map(|bytes| Sha256Hex::of(&bytes))
+}
+
+/// What the digest is over.
+pub fn canonical(tool: &RawValue) -> Result<Vec<u8>, Error> {
+    contract(tool)?.canonical().map_err(Error::Tool)
+}
+
+/// The members of a tool that count.
+fn contract(tool: &RawValue) -> Result<Tree, Error> {
     match Tree::parse(tool).map_err(Error::Tool)? {
         Tree::Object(mut members) => {
             members.remove("execution");
-            Tree::Object(members).hash().map_err(Error::Tool)
+            Ok(Tree::Object(members))
         }
         _ => Err(Error::Tool(json::Error::NotObject)),
     }

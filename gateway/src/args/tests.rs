@@ -47,3 +47,12 @@ fn times_are_whole_seconds() {
         assert_eq!(seconds(bad), None, "{bad}");
     }
 }
+
+#[test]
+fn an_upstream_is_a_namespace_and_a_name() {
+    let name = "default/reports".parse::<UpstreamName>().unwrap();
+    assert_eq!((&*name.namespace, &*name.name), ("default", "reports"));
+    for bad in ["", "reports", "/reports", "default/", "a/b/c"] {
+        assert!(bad.parse::<UpstreamName>().is_err(), "{bad}");
+    }
+}

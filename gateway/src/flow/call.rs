@@ -160,11 +160,9 @@ async fn judge(
     else {
         return Ok(None);
     };
-    let gateway = call.gateway;
-    pins::judge(&*gateway.store, &gateway.class, call.upstream, tool)
-        .await
-        .map(Some)
-        .map_err(|error| rescue::store(&error))
+    let judged = pins::judge(call.gateway, call.upstream, &catalogue.tools, &[tool]).await;
+    let judged = judged.map_err(|error| rescue::store(&error))?;
+    Ok(judged.first().copied())
 }
 
 /// Whether a task may be born of this call. Refusing before the work starts is the rule; a cancel

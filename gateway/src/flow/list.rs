@@ -44,16 +44,14 @@ pub async fn approved(call: &Call<'_>) -> Result<(Arc<Catalogue>, Vec<String>), 
         .iter()
         .filter(|tool| call.allows(&tool.name) && tool.mirrors.is_ok())
         .filter(|tool| has_tasks || !is_task_only(call.upstream, tool));
-    // Judged together: first sights then share their commits.
-    let judged = candidates.map(async |tool| {
-        let gateway = call.gateway;
-        let verdict = pins::judge(&*gateway.store, &gateway.class, call.upstream, tool).await?;
-        Ok::<_, hangar_store::Error>((verdict == Verdict::Approved).then(|| tool.name.clone()))
-    });
-    let judged = futures::future::try_join_all(judged)
-        .await
-        .map_err(|error| rescue::store(&error))?;
-    let names = judged.into_iter().flatten().collect();
+    let candidates: Vec<_> = candidates.collect();
+    let judged = pins::judge(call.gateway, call.upstream, &catalogue.tools, &candidates).await;
+    let judged = judged.map_err(|error| rescue::store(&error))?;
+    let names = candidates.iter().zip(judged);
+    let names = names
+        .filter(|(_, verdict)| *verdict == Verdict::Approved)
+        .map(|(tool, _)| tool.name.clone())
+        .collect();
     Ok((catalogue, names))
 }
 

@@ -1,17 +1,20 @@
 //! Brings forward what time decides anyway: terminal entries are purged and evicted tasks stopped at
 //! their upstreams, also where nobody asks for them any more. Governance does not depend on it, since
-//! time is decided at every access.
+//! time is decided at every access. First-use pins whose object left the configuration are forgotten
+//! here and nowhere else, so they live longer without it, and never shorter.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hangar_store::Whose;
+use hangar_store::{Present, Whose};
 use tokio_util::sync::CancellationToken;
 
 use super::governor::Governor;
 use crate::gateway::Gateway;
 
 const EVERY: Duration = Duration::from_secs(30);
+/// How long first-use pins outlive their object, in milliseconds.
+const KEEP_PINS_MS: u64 = 30 * 24 * 3_600_000;
 
 /// Runs until stopped.
 pub async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
@@ -28,6 +31,22 @@ pub async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         };
         for upstream in active.upstreams() {
             upstream.runtime.sessions.sweep(Instant::now());
+        }
+        let present = Present {
+            class: gateway.class.clone(),
+            upstreams: active
+                .upstreams()
+                .map(|upstream| {
+                    (
+                        upstream.object.namespace.clone(),
+                        upstream.object.name.clone(),
+                    )
+                })
+                .collect(),
+            keep_ms: KEEP_PINS_MS,
+        };
+        if gateway.store.retain_pins(present).await.is_err() {
+            tracing::warn!("pins of absent upstreams wait for the next tick");
         }
         let governor = Governor {
             gateway: Arc::clone(&gateway),

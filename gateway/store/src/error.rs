@@ -20,12 +20,14 @@ pub enum Error {
     Closed,
     #[error("store schema {found} is newer than this binary's {known}")]
     Newer { found: i64, known: i64 },
+    #[error(
+        "store schema {found} is older than this binary's {known}: start the gateway of this version once"
+    )]
+    Older { found: i64, known: i64 },
     #[error("store file is damaged")]
     Damaged,
     #[error("stored record cannot be read")]
     Record(#[source] hangar_ledger::Error),
-    #[error("stored digest cannot be read")]
-    Digest(#[source] hangar_wire::Error),
     #[error("store failed")]
     Sqlite(#[source] rusqlite::Error),
     #[error("store thread cannot be started")]
@@ -44,9 +46,9 @@ impl Error {
             Self::Overloaded => "overloaded",
             Self::Closed => "closed",
             Self::Newer { .. } => "newer",
+            Self::Older { .. } => "older",
             Self::Damaged => "damaged",
             Self::Record(_) => "record",
-            Self::Digest(_) => "digest",
             Self::Sqlite(error) => cause(error),
             Self::Thread(_) => "thread",
         }

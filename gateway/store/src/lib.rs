@@ -6,6 +6,7 @@
 //! recovers by itself.
 
 mod error;
+mod pins;
 mod sqlite;
 
 use std::collections::BTreeMap;
@@ -13,12 +14,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use hangar_ledger::{
-    Change, Decision, Entry, Event, Millis, Owner, Status, TaskId, TaskKey, TenantRef, ToolDigest,
-    UpstreamUid,
+    Change, Decision, Entry, Event, Millis, Owner, Status, TaskId, TaskKey, TenantRef, UpstreamUid,
 };
 
 pub use error::Error;
-pub use sqlite::{Clock, Options, Reader, SqliteStore};
+pub use pins::{Contract, Kept, Known, MAX_PINS, PinScope, Pins, Present, Sight};
+pub use sqlite::{Clock, Options, PinBook, Reader, SqliteStore};
 
 /// An answer of the store.
 pub type Fut<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -63,11 +64,17 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Live tasks of one tenant; none: of unattributed callers.
     fn live_of<'a>(&'a self, tenant: Option<&'a TenantRef>) -> Fut<'a, u64>;
 
-    /// The first-use pin of a tool.
-    fn pin<'a>(&'a self, key: &'a PinKey) -> Fut<'a, Option<Pinned>>;
+    /// What is pinned of an upstream, as of one moment.
+    fn pins<'a>(&'a self, scope: &'a PinScope) -> Fut<'a, Pins>;
 
-    /// Pins a contract unless one is pinned already; answers what stands, durable.
-    fn pin_first(&self, key: PinKey, digest: ToolDigest, contract: Vec<u8>) -> Fut<'_, Pinned>;
+    /// Moves when pins are forgotten: what was read of an earlier revision no longer counts.
+    fn pin_revision(&self) -> Fut<'_, u64>;
+
+    /// Takes in a list of tools; answers what stands then, durable.
+    fn sight(&self, sight: Sight) -> Fut<'_, Pins>;
+
+    /// Forgets the pins of upstreams that were absent for long enough, told once in a while.
+    fn retain_pins(&self, present: Present) -> Fut<'_, ()>;
 
     /// Events after `after` in the order of their commit, with their numbers.
     fn events(&self, after: u64, limit: usize) -> Fut<'_, Vec<(u64, Vec<u8>)>>;
@@ -125,23 +132,6 @@ pub enum Expected {
 pub enum Write {
     Put(Box<Entry>),
     Delete,
-}
-
-/// What a first-use pin belongs to; survives the object.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PinKey {
-    pub class: String,
-    pub namespace: String,
-    pub name: String,
-    pub tool: String,
-}
-
-/// A first-use pin with the canonical contract it was taken from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
-    pub digest: ToolDigest,
-    pub contract: Vec<u8>,
-    pub at: Millis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,8 @@
 //! A read takes some tens of microseconds and never waits for the writer, so it runs where it is
 //! called: a hop to a blocking thread would cost more than the read.
 
+mod book;
+mod pins;
 mod read;
 mod schema;
 mod write;
@@ -18,12 +20,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hangar_ledger::{Entry, Millis, Status, TaskId, TaskKey, TenantRef, ToolDigest, UpstreamUid};
+use hangar_ledger::{Entry, Millis, Status, TaskId, TaskKey, TenantRef, UpstreamUid};
 use tokio::sync::oneshot;
 
-use crate::{Error, Fut, Health, PinKey, Pinned, Reach, Scope, Store, Transaction, Whose};
+use crate::{
+    Error, Fut, Health, PinScope, Pins, Present, Reach, Scope, Sight, Store, Transaction, Whose,
+};
 use read::Readers;
 use writer::{Request, Writer};
+
+pub use book::PinBook;
 
 /// Where the time comes from: Unix time in milliseconds.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
@@ -39,7 +45,7 @@ pub struct Options {
 /// The ledger in one SQLite file.
 ///
 /// Guarantees: dropping it writes what waits and ends the writer thread.
-/// Assumptions: one gateway replica; other processes only read.
+/// Assumptions: one gateway replica; other processes only read, and forget pins ([`PinBook`]).
 pub struct SqliteStore {
     options: Options,
     /// Latest time told, so that time never goes back.
@@ -96,10 +102,10 @@ impl SqliteStore {
         })
     }
 
-    fn send(
+    fn send<T: Send + 'static>(
         &self,
-        make: impl FnOnce(oneshot::Sender<Result<(), Error>>) -> Request,
-    ) -> Fut<'_, ()> {
+        make: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Request,
+    ) -> Fut<'_, T> {
         let (done, answer) = oneshot::channel();
         let sent = self.writer.send(make(done));
         Box::pin(async move {
@@ -164,24 +170,22 @@ impl Store for SqliteStore {
         Box::pin(ready(self.readers.live_of(tenant)))
     }
 
-    fn pin<'a>(&'a self, key: &'a PinKey) -> Fut<'a, Option<Pinned>> {
-        Box::pin(ready(self.readers.pin(key)))
+    fn pins<'a>(&'a self, scope: &'a PinScope) -> Fut<'a, Pins> {
+        Box::pin(ready(self.readers.pins(scope)))
     }
 
-    fn pin_first(&self, key: PinKey, digest: ToolDigest, contract: Vec<u8>) -> Fut<'_, Pinned> {
-        let pinned = Pinned {
-            digest,
-            contract,
-            at: self.now(),
-        };
-        let (done, answer) = oneshot::channel();
-        let sent = self
-            .writer
-            .send(Request::Pin(Box::new((key, pinned)), done));
-        Box::pin(async move {
-            sent?;
-            answer.await.unwrap_or(Err(Error::Closed))
-        })
+    fn pin_revision(&self) -> Fut<'_, u64> {
+        Box::pin(ready(self.readers.pin_revision()))
+    }
+
+    fn sight(&self, sight: Sight) -> Fut<'_, Pins> {
+        let what = Box::new((sight, self.now()));
+        self.send(|done| Request::Sight(what, done))
+    }
+
+    fn retain_pins(&self, present: Present) -> Fut<'_, ()> {
+        let what = Box::new((present, self.now()));
+        self.send(|done| Request::Retain(what, done))
     }
 
     fn events(&self, after: u64, limit: usize) -> Fut<'_, Vec<(u64, Vec<u8>)>> {

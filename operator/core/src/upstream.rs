@@ -277,10 +277,7 @@ fn read_pinning(pinning: Option<&api::Pinning>) -> Result<(PinningMode, NewTools
         (_, None) | (PinningMode::FirstUse, Some(api::NewTools::Serve)) => {
             Ok((mode, NewTools::Serve))
         }
-        (PinningMode::FirstUse, Some(api::NewTools::Withhold)) => Err(Refusal::unsupported(
-            "spec.tools.pinning.newTools",
-            "withholding new tools",
-        )),
+        (PinningMode::FirstUse, Some(api::NewTools::Withhold)) => Ok((mode, NewTools::Withhold)),
         (PinningMode::Explicit | PinningMode::Disabled, Some(_)) => Err(Refusal::invalid(
             "spec.tools.pinning.newTools",
             "is for `mode: FirstUse` only, remove it",

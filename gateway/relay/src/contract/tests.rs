@@ -232,3 +232,53 @@ fn debug_shows_no_contract() {
         "{shown}"
     );
 }
+
+/// Kind, path and value of each change.
+fn changes(from: &str, to: &str) -> Vec<String> {
+    let changes = diff(&raw(from), &raw(to)).unwrap();
+    let one = |Change { path, what }| match what {
+        What::Added(value) => format!("+{path} {value}"),
+        What::Removed(value) => format!("-{path} {value}"),
+        What::Changed { from, to } => format!("~{path} {from} {to}"),
+    };
+    changes.into_iter().map(one).collect()
+}
+
+#[test]
+fn a_difference_is_named_by_its_member() {
+    let from = r#"{"name":"a","x":{"b/c":[1,{"d":2}],"e~f":1.0e1},"execution":{"t":1},"g":null}"#;
+    let to = r#"{"g":false,"name":"a","x":{"b/c":[1,{"d":3},[]],"e~f":10},"h":{"i":{}}}"#;
+    assert_eq!(
+        changes(from, to),
+        [
+            "~/g null false",
+            r#"+/h {"i":{}}"#,
+            "~/x/b~1c/1/d 2 3",
+            "+/x/b~1c/2 []",
+        ]
+    );
+    assert_eq!(changes(from, from), Vec::<String>::new());
+    assert_eq!(
+        changes(r#"{"a":[1,2]}"#, r#"{"a":{"b":1}}"#),
+        [r#"~/a [1,2] {"b":1}"#]
+    );
+    assert_eq!(changes(r#"{"a":[1,2]}"#, r#"{"a":[1]}"#), ["-/a/1 2"]);
+    assert!(diff(&raw("[]"), &raw("{}")).is_err());
+}
+
+#[test]
+fn no_difference_is_one_digest() {
+    for (from, to) in [
+        (
+            r#"{"name":"a","n":1}"#,
+            r#"{"n":1.0,"name":"\u0061","execution":{}}"#,
+        ),
+        (r#"{"name":"a","n":1}"#, r#"{"name":"a","n":2}"#),
+        (r#"{"name":"a"}"#, r#"{"name":"a","n":null}"#),
+    ] {
+        let is_one = digest(&raw(from)).unwrap() == digest(&raw(to)).unwrap();
+        assert_eq!(changes(from, to).is_empty(), is_one, "{from} {to}");
+        let canonical = canonical(&raw(from)).unwrap();
+        assert_eq!(Sha256Hex::of(&canonical), digest(&raw(from)).unwrap());
+    }
+}

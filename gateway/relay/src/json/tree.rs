@@ -71,6 +71,11 @@ impl Tree {
         })
     }
 
+    /// The RFC 8785 form.
+    pub fn canonical(&self) -> Result<Vec<u8>, Error> {
+        hangar_wire::canonical(self).map_err(|_| Error::Syntax)
+    }
+
     /// SHA-256 over the RFC 8785 form.
     pub fn hash(&self) -> Result<Sha256Hex, Error> {
         Sha256Hex::of_canonical(self).map_err(|_| Error::Syntax)

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hangar_ledger::{
     Birth, Millis, Principal, Snapshot, Status, TenantRef, Timestamp, ToolDigest, UpstreamUid,
 };
-use hangar_store::{Fut, Health, Options, PinKey, Pinned, Reach, Scope, SqliteStore, Store};
+use hangar_store::{
+    Fut, Health, Options, PinScope, Pins, Present, Reach, Scope, Sight, SqliteStore, Store,
+};
 use hangar_wire::{AddressRules, ObjectDigest, Sha256Hex, Term};
 use std::collections::BTreeMap;
 
@@ -94,12 +96,20 @@ impl Store for Racing {
         self.inner.live_of(tenant)
     }
 
-    fn pin<'a>(&'a self, key: &'a PinKey) -> Fut<'a, Option<Pinned>> {
-        self.inner.pin(key)
+    fn pins<'a>(&'a self, scope: &'a PinScope) -> Fut<'a, Pins> {
+        self.inner.pins(scope)
     }
 
-    fn pin_first(&self, key: PinKey, digest: ToolDigest, contract: Vec<u8>) -> Fut<'_, Pinned> {
-        self.inner.pin_first(key, digest, contract)
+    fn pin_revision(&self) -> Fut<'_, u64> {
+        self.inner.pin_revision()
+    }
+
+    fn sight(&self, sight: Sight) -> Fut<'_, Pins> {
+        self.inner.sight(sight)
+    }
+
+    fn retain_pins(&self, present: Present) -> Fut<'_, ()> {
+        self.inner.retain_pins(present)
     }
 
     fn events(&self, after: u64, limit: usize) -> Fut<'_, Vec<(u64, Vec<u8>)>> {

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use hangar_ledger::{
-    Entry, Millis, Owner, Status, TaskId, TaskKey, TenantRef, ToolDigest, UpstreamUid,
-};
-use hangar_wire::Sha256Hex;
-use rusqlite::types::Type;
+use hangar_ledger::{Entry, Millis, Owner, Status, TaskId, TaskKey, TenantRef, UpstreamUid};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::schema;
-use crate::{Error, PinKey, Pinned, Reach, Scope, Whose};
+use super::{pins, schema};
+use crate::{Error, PinScope, Pins, Reach, Scope, Whose};
 
 /// Connections that only read. A connection that failed is dropped, not used again.
 #[derive(Debug)]
@@ -41,8 +37,6 @@ pub(super) const DUE_OF: &str = "select upstream, task from entry
 const LIVE: &str = "select status, sum(entries) from tally where live = 1 group by status";
 pub(super) const LIVE_OF: &str = "select coalesce(sum(entries), 0) from tally
     where namespace = ?1 and tenant = ?2 and live = 1";
-pub(super) const PIN: &str = "select digest, contract, at from pin
-    where class = ?1 and namespace = ?2 and name = ?3 and tool = ?4";
 const EVENTS: &str = "select seq, body from event where seq > ?1 order by seq limit ?2";
 /// Entries that [`Readers::locate`] answers at most.
 const AMBIGUOUS: usize = 2;
@@ -170,8 +164,13 @@ impl Readers {
         Ok(count.map_or(0, unsigned))
     }
 
-    pub(super) fn pin(&self, key: &PinKey) -> Result<Option<Pinned>, Error> {
-        self.with(|c| read_pin(c, key))
+    pub(super) fn pins(&self, scope: &PinScope) -> Result<Pins, Error> {
+        // As of one moment: a reset must not fall between the revision and the pins.
+        self.with(|c| pins::read(&*c.unchecked_transaction()?, scope))
+    }
+
+    pub(super) fn pin_revision(&self) -> Result<u64, Error> {
+        self.with(pins::revision)
     }
 
     pub(super) fn events(&self, after: u64, limit: usize) -> Result<Vec<(u64, Vec<u8>)>, Error> {
@@ -218,28 +217,6 @@ fn admits_within(reach: &Reach, entry: &Entry) -> bool {
         return owner.tenant == caller.tenant;
     }
     own.contains(upstream) && admits(&Scope::Owner(caller.clone()), owner)
-}
-
-/// The pin that stands; used by the writer as well, inside its transaction.
-pub(super) fn read_pin(connection: &Connection, key: &PinKey) -> rusqlite::Result<Option<Pinned>> {
-    let PinKey {
-        class,
-        namespace,
-        name,
-        tool,
-    } = key;
-    let pinned = |row: &Row<'_>| {
-        let text: String = row.get(0)?;
-        let digest: Sha256Hex = text.parse().map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
-        })?;
-        Ok(Pinned {
-            digest: ToolDigest(digest),
-            contract: row.get(1)?,
-            at: Millis(unsigned(row.get(2)?)),
-        })
-    };
-    one(connection, PIN, (class, namespace, name, tool), pinned)
 }
 
 /// SQLite has signed numbers only; the end of time stays the end of time.

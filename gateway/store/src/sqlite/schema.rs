@@ -12,7 +12,9 @@ use crate::Error;
 ///
 /// `entry`: owner columns lead the unique index by which callers read, so that a foreign task and an
 /// absent one are the same miss. `tally` counts entries, so that a quota is exact and a gauge costs
-/// nothing. `event` is the append-only log.
+/// nothing. `event` is the append-only log. `pin` holds the contract of each tool that was seen first,
+/// `pin_other` the one seen last where it is another, `pinning` the upstreams whose first whole list was
+/// seen, `pin_awaited` the tools whose pin was reset; `pin_revision` moves when pins are forgotten.
 pub(super) const MIGRATIONS: &[&str] = &["
 create table entry (
     upstream text not null, task text not null,
@@ -36,6 +38,25 @@ create table pin (
     primary key (class, namespace, name, tool)
 ) strict, without rowid;
 create table probe (id integer primary key check (id = 1), at integer not null, room blob not null) strict;
+", "
+create table pinning (
+    class text not null, namespace text not null, name text not null,
+    complete integer not null, absent_since integer,
+    primary key (class, namespace, name)
+) strict, without rowid;
+create table pin_other (
+    class text not null, namespace text not null, name text not null, tool text not null,
+    digest text not null, contract blob not null, at integer not null,
+    primary key (class, namespace, name, tool)
+) strict, without rowid;
+create table pin_awaited (
+    class text not null, namespace text not null, name text not null, tool text not null,
+    primary key (class, namespace, name, tool)
+) strict, without rowid;
+create table pin_revision (id integer primary key check (id = 1), revision integer not null) strict;
+insert into pin_revision (id, revision) values (1, 0);
+insert into pinning (class, namespace, name, complete, absent_since)
+    select distinct class, namespace, name, 0, null from pin;
 "];
 
 /// Bytes of log kept after a checkpoint.
@@ -71,6 +92,30 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection, Error> {
     connection.busy_timeout(BUSY).map_err(Error::Sqlite)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(connection)
+}
+
+/// Opens an existing file for writing, beside the process that it belongs to.
+pub(super) fn open_existing(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(Error::Sqlite)?;
+    connection.busy_timeout(BUSY).map_err(Error::Sqlite)?;
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .map_err(Error::Sqlite)?;
+    is_current(&connection)?;
+    Ok(connection)
+}
+
+/// Refuses a file of any schema but this binary's.
+pub(super) fn is_current(connection: &Connection) -> Result<(), Error> {
+    let found = version(connection)?;
+    if found == MIGRATIONS.len() {
+        return Ok(());
+    }
+    Err(Error::Older {
+        found: i64::try_from(found).unwrap_or(i64::MAX),
+        known: known(),
+    })
 }
 
 /// Schema version of a file, refused where it is newer than this binary.

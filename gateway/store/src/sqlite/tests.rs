@@ -2,19 +2,20 @@
 
 mod fault;
 mod model;
+mod pins;
 mod scope;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hangar_ledger::{
-    Birth, Command, Decision, Owner, Principal, Snapshot, TenantRef, decide, verify,
+    Birth, Command, Decision, Owner, Principal, Snapshot, TenantRef, ToolDigest, decide, verify,
 };
-use hangar_wire::{Epoch, Generation, ObjectDigest, Sha256Hex, Term};
+use hangar_wire::{Epoch, Generation, NewTools, ObjectDigest, Sha256Hex, Term};
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Expected, Reach, Write};
+use crate::{Contract, Expected, Reach, Write};
 
 const BORN: u64 = 1_790_000_000_000;
 
@@ -129,17 +130,23 @@ async fn what_is_committed_is_there_after_reopening() {
     let (folder, store) = mk_store();
     let entry = born(&store, "t1", mk_owner("acme", "alice")).await;
     store.commit(poll(&entry, Status::Completed)).await.unwrap();
-    let pin = PinKey {
+    let scope = PinScope {
         class: "hangar".into(),
         namespace: "tools".into(),
         name: "reports".into(),
-        tool: "crawl".into(),
     };
-    let digest = ToolDigest(Sha256Hex::of(b"first"));
-    let pinned = store
-        .pin_first(pin.clone(), digest, b"{}".to_vec())
-        .await
-        .unwrap();
+    let contract = Contract {
+        tool: "crawl".into(),
+        digest: ToolDigest(Sha256Hex::of(b"first")),
+        canonical: b"{}".to_vec(),
+    };
+    let sight = Sight {
+        scope: scope.clone(),
+        contracts: vec![contract],
+        new_tools: NewTools::Withhold,
+    };
+    let pins = store.sight(sight).await.unwrap();
+    assert_eq!(pins.pinned.len(), 1);
     drop(store);
     let store = open(folder.path());
     let entry = store.get(&mk_key("t1")).await.unwrap().unwrap();
@@ -149,7 +156,7 @@ async fn what_is_committed_is_there_after_reopening() {
     let lines = lines(&store).await;
     let summary = verify(lines.iter().map(Vec::as_slice)).unwrap();
     assert_eq!((summary.events, summary.live), (2, 0));
-    assert_eq!(store.pin(&pin).await.unwrap(), Some(pinned));
+    assert_eq!(store.pins(&scope).await.unwrap(), pins);
 }
 
 #[tokio::test]
@@ -328,35 +335,6 @@ async fn a_write_behind_arrives_and_never_undoes_a_commit() {
 }
 
 #[tokio::test]
-async fn the_first_pin_stands() {
-    let (_folder, store) = mk_store();
-    let pin = |tool: &str| PinKey {
-        class: "hangar".into(),
-        namespace: "tools".into(),
-        name: "reports".into(),
-        tool: tool.into(),
-    };
-    let digest = |text: &str| ToolDigest(Sha256Hex::of(text.as_bytes()));
-    assert_eq!(store.pin(&pin("crawl")).await.unwrap(), None);
-    let (first, second) = tokio::join!(
-        store.pin_first(pin("crawl"), digest("first"), b"first".to_vec()),
-        store.pin_first(pin("crawl"), digest("second"), b"second".to_vec()),
-    );
-    let (first, second) = (first.unwrap(), second.unwrap());
-    assert_eq!(first, second);
-    assert_eq!(
-        first.digest,
-        digest(std::str::from_utf8(&first.contract).unwrap())
-    );
-    let other = store
-        .pin_first(pin("drop"), digest("third"), vec![])
-        .await
-        .unwrap();
-    assert_eq!(other.digest, digest("third"));
-    assert_eq!(store.pin(&pin("crawl")).await.unwrap(), Some(first));
-}
-
-#[tokio::test]
 async fn a_reader_beside_the_store_sees_what_is_committed() {
     let (folder, store) = mk_store();
     let reader = Reader::open(&folder.path().join("ledger.db")).unwrap();
@@ -389,7 +367,7 @@ async fn a_newer_schema_is_refused() {
     assert_eq!(refused.reason(), "newer");
     assert_eq!(
         refused.to_string(),
-        "store schema 99 is newer than this binary's 1"
+        "store schema 99 is newer than this binary's 2"
     );
     assert_eq!(Reader::open(&path).unwrap_err().reason(), "newer");
 }

@@ -3,9 +3,9 @@
 use hangar_ledger::{Entry, Millis, TaskKey};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::read::{read_pin, signed, unsigned};
+use super::read::{signed, unsigned};
 use super::schema::{principal_column, tenant_columns};
-use crate::{Error, Expected, PinKey, Pinned, Transaction, Write};
+use crate::{Error, Expected, Transaction, Write};
 
 /// Columns of an entry that its counters depend on.
 struct Row {
@@ -38,8 +38,6 @@ const TALLY: &str = "insert into tally (namespace, tenant, status, live, entries
     values (?1, ?2, ?3, ?4, ?5)
     on conflict (namespace, tenant, status, live) do update set entries = entries + excluded.entries";
 const APPEND: &str = "insert into event (body) values (?1)";
-const PUT_PIN: &str = "insert into pin (class, namespace, name, tool, digest, contract, at)
-    values (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const PROBE: &str = "insert or replace into probe (id, at, room) values (1, ?1, zeroblob(?2))";
 /// A store is not called recovered before it takes this much.
 const PROBE_BYTES: i64 = 64 << 10;
@@ -104,24 +102,6 @@ pub(super) fn apply_behind(c: &Connection, what: &Transaction) -> rusqlite::Resu
         signed(version),
     ))?;
     Ok(())
-}
-
-/// Inserts a pin unless one stands, and answers what stands.
-pub(super) fn pin_first(c: &Connection, key: &PinKey, new: &Pinned) -> rusqlite::Result<Pinned> {
-    if let Some(stands) = read_pin(c, key)? {
-        return Ok(stands);
-    }
-    let PinKey {
-        class,
-        namespace,
-        name,
-        tool,
-    } = key;
-    let digest = new.digest.0.to_string();
-    let at = signed(new.at.0);
-    let values = params![class, namespace, name, tool, digest, new.contract, at];
-    c.prepare_cached(PUT_PIN)?.execute(values)?;
-    Ok(new.clone())
 }
 
 /// Writes something of a size that shows that commits are possible again.

@@ -18,21 +18,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hangar_ledger::TaskKey;
+use hangar_ledger::{Millis, TaskKey};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use tokio::sync::oneshot;
 
-use super::{Options, schema, write};
+use super::{Options, pins, schema, write};
 use crate::error::cause;
-use crate::{Error, Health, PinKey, Pinned, Transaction};
+use crate::{Error, Health, Pins, Present, Sight, Transaction};
 
 /// What the writer is asked.
 pub(super) enum Request {
     Commit(Box<Transaction>, oneshot::Sender<Result<(), Error>>),
-    Pin(
-        Box<(PinKey, Pinned)>,
-        oneshot::Sender<Result<Pinned, Error>>,
-    ),
+    Sight(Box<(Sight, Millis)>, oneshot::Sender<Result<Pins, Error>>),
+    Retain(Box<(Present, Millis)>, oneshot::Sender<Result<(), Error>>),
     /// Something was left to be written behind.
     Nudge,
 }
@@ -80,7 +78,7 @@ struct Attempt {
 /// What a request came to within a batch.
 enum Answer {
     Commit(Result<(), Error>),
-    Pin(Result<Pinned, Error>),
+    Sight(Result<Pins, Error>),
     Nothing,
 }
 
@@ -363,7 +361,8 @@ fn one_behind(
 fn one(connection: &Connection, request: &Request) -> rusqlite::Result<Answer> {
     Ok(match request {
         Request::Commit(what, _) => Answer::Commit(write::apply(connection, what)?),
-        Request::Pin(what, _) => Answer::Pin(Ok(write::pin_first(connection, &what.0, &what.1)?)),
+        Request::Sight(what, _) => Answer::Sight(Ok(pins::sight(connection, &what.0, what.1)?)),
+        Request::Retain(what, _) => Answer::Commit(Ok(pins::retain(connection, &what.0, what.1)?)),
         Request::Nudge => Answer::Nothing,
     })
 }
@@ -381,8 +380,8 @@ fn is_of_the_request(error: &rusqlite::Error) -> bool {
 
 fn failed(request: &Request, error: rusqlite::Error) -> Answer {
     match request {
-        Request::Commit(..) => Answer::Commit(Err(Error::Sqlite(error))),
-        Request::Pin(..) => Answer::Pin(Err(Error::Sqlite(error))),
+        Request::Commit(..) | Request::Retain(..) => Answer::Commit(Err(Error::Sqlite(error))),
+        Request::Sight(..) => Answer::Sight(Err(Error::Sqlite(error))),
         Request::Nudge => Answer::Nothing,
     }
 }
@@ -390,9 +389,14 @@ fn failed(request: &Request, error: rusqlite::Error) -> Answer {
 fn answer(batch: Vec<Request>, answers: Vec<Answer>) {
     for (request, answer) in batch.into_iter().zip(answers) {
         let heard = match (request, answer) {
-            (Request::Commit(_, done), Answer::Commit(result)) => done.send(result).is_ok(),
-            (Request::Pin(_, done), Answer::Pin(result)) => done.send(result).is_ok(),
-            (Request::Commit(..) | Request::Pin(..) | Request::Nudge, _) => true,
+            (Request::Commit(_, done) | Request::Retain(_, done), Answer::Commit(result)) => {
+                done.send(result).is_ok()
+            }
+            (Request::Sight(_, done), Answer::Sight(result)) => done.send(result).is_ok(),
+            (
+                Request::Commit(..) | Request::Retain(..) | Request::Sight(..) | Request::Nudge,
+                _,
+            ) => true,
         };
         if !heard {
             tracing::debug!("nobody waits for a commit any more");
@@ -402,8 +406,10 @@ fn answer(batch: Vec<Request>, answers: Vec<Answer>) {
 
 fn refuse(batch: Vec<Request>, reason: &'static str) {
     let answers = batch.iter().map(|request| match request {
-        Request::Commit(..) => Answer::Commit(Err(Error::Unavailable { reason })),
-        Request::Pin(..) => Answer::Pin(Err(Error::Unavailable { reason })),
+        Request::Commit(..) | Request::Retain(..) => {
+            Answer::Commit(Err(Error::Unavailable { reason }))
+        }
+        Request::Sight(..) => Answer::Sight(Err(Error::Unavailable { reason })),
         Request::Nudge => Answer::Nothing,
     });
     let answers = answers.collect();
@@ -420,7 +426,7 @@ impl Answer {
     fn is_refused(&self) -> bool {
         match self {
             Self::Commit(result) => result.is_err(),
-            Self::Pin(result) => result.is_err(),
+            Self::Sight(result) => result.is_err(),
             Self::Nothing => false,
         }
     }

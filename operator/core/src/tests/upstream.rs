@@ -103,6 +103,31 @@ fn a_default_spelled_out_is_accepted() {
 }
 
 #[test]
+fn what_becomes_of_new_tools_reaches_the_wire() {
+    for (pinning, new_tools) in [
+        (json!({"newTools": "Withhold"}), NewTools::Withhold),
+        (
+            json!({"mode": "FirstUse", "newTools": "Withhold"}),
+            NewTools::Withhold,
+        ),
+        (json!({"newTools": "Serve"}), NewTools::Serve),
+        (json!({}), NewTools::Serve),
+    ] {
+        let tools = json!({"pinning": pinning});
+        let compiled = mk_compiled([mk_upstream("reports").at("/spec/tools", tools).object()]);
+        let wire = compiled.upstream("reports");
+        assert_eq!(wire.pinning.mode, PinningMode::FirstUse);
+        assert_eq!(wire.pinning.new_tools, new_tools, "{pinning}");
+    }
+    for mode in ["Explicit", "Disabled"] {
+        let tools = json!({"pinning": {"mode": mode, "newTools": "Withhold"}});
+        let verdict = mk_verdict("/spec/tools", tools);
+        let path = "spec.tools.pinning.newTools: ";
+        assert_refused(&verdict.accepted, Reason::Invalid, &[path]);
+    }
+}
+
+#[test]
 fn a_service_becomes_a_url() {
     for (service, url) in [
         (
@@ -148,11 +173,6 @@ fn what_cannot_be_enforced_yet_is_named() {
             "/spec/forwardIdentity",
             json!({"audience": "https://reports"}),
             "spec.forwardIdentity",
-        ),
-        (
-            "/spec/tools",
-            json!({"pinning": {"mode": "FirstUse", "newTools": "Withhold"}}),
-            "spec.tools.pinning.newTools",
         ),
         (
             "/spec/allowedPolicies",

@@ -131,14 +131,23 @@ async fn case_18_a_failed_batch_is_refused_whole_and_never_tried_again() {
         assert_eq!(answer.await.unwrap_err().reason(), "unavailable");
     }
     assert_eq!(reason(store.health()), Some("sqlite"));
-    let pin = PinKey {
-        class: "hangar".into(),
-        namespace: "tools".into(),
-        name: "reports".into(),
-        tool: "crawl".into(),
+    let sight = Sight {
+        scope: PinScope {
+            class: "hangar".into(),
+            namespace: "tools".into(),
+            name: "reports".into(),
+        },
+        contracts: Vec::new(),
+        new_tools: NewTools::Serve,
     };
-    let digest = ToolDigest(Sha256Hex::of(b"contract"));
-    let refused = store.pin_first(pin, digest, vec![]).await.unwrap_err();
+    let refused = store.sight(sight).await.unwrap_err();
+    assert_eq!(refused.reason(), "unavailable");
+    let present = Present {
+        class: "hangar".into(),
+        upstreams: std::collections::BTreeSet::new(),
+        keep_ms: 0,
+    };
+    let refused = store.retain_pins(present).await.unwrap_err();
     assert_eq!(refused.reason(), "unavailable");
     let mended = "alter table event_x rename to event; alter table probe_x rename to probe";
     other.execute_batch(mended).unwrap();

@@ -220,8 +220,8 @@ async fn case_14_every_read_of_the_path_is_by_index() {
             "USING PRIMARY KEY (namespace=? AND tenant=?)",
         ),
         (
-            read::PIN,
-            "USING PRIMARY KEY (class=? AND namespace=? AND name=? AND tool=?)",
+            crate::sqlite::pins::PINNED,
+            "USING PRIMARY KEY (class=? AND namespace=? AND name=?)",
         ),
     ];
     for (text, index) in table {
