@@ -18,7 +18,7 @@ use hangar_ledger::{
 };
 
 pub use error::Error;
-pub use pins::{Contract, Kept, Known, MAX_PINS, PinScope, Pins, Present, Sight};
+pub use pins::{Contract, Kept, Known, MAX_PIN_BYTES, MAX_PINS, PinScope, Pins, Present, Sight};
 pub use sqlite::{Clock, Options, PinBook, Reader, SqliteStore};
 
 /// An answer of the store.

@@ -75,6 +75,8 @@ pub struct Present {
 /// Names pinned of one upstream, and as many that are only seen: one that renames its tools with
 /// every list must not fill the disk of all tenants.
 pub const MAX_PINS: usize = 8192;
+/// Bytes of contracts pinned of one upstream, and as many that are only seen.
+pub const MAX_PIN_BYTES: u64 = 64 << 20;
 
 // === impl Pins ===
 

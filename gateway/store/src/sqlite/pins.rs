@@ -8,10 +8,14 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
 use super::read::{signed, unsigned};
-use crate::pins::{Contract, Kept, Known, PinScope, Pins, Present, Sight};
+use crate::pins::{Contract, Kept, Known, MAX_PIN_BYTES, PinScope, Pins, Present, Sight};
 
 const REVISION: &str = "select revision from pin_revision where id = 1";
 const BUMP: &str = "update pin_revision set revision = revision + 1 where id = 1";
+const PINNED_BYTES: &str = "select coalesce(sum(length(contract)), 0) from pin
+    where class = ?1 and namespace = ?2 and name = ?3";
+const OTHER_BYTES: &str = "select coalesce(sum(length(contract)), 0) from pin_other
+    where class = ?1 and namespace = ?2 and name = ?3";
 const COMPLETE: &str = "select complete from pinning
     where class = ?1 and namespace = ?2 and name = ?3";
 pub(super) const PINNED: &str = "select tool, digest from pin
@@ -91,6 +95,8 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
     } = what;
     let mut pins = read(c, scope)?;
     let (class, namespace, name) = columns(scope);
+    let mut pinned_bytes = bytes(c, PINNED_BYTES, scope)?;
+    let mut other_bytes = bytes(c, OTHER_BYTES, scope)?;
     for contract in contracts {
         let Contract {
             tool,
@@ -100,10 +106,14 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
         let key = params![class, namespace, name, tool];
         let text = digest.0.to_string();
         let values = params![class, namespace, name, tool, text, canonical, signed(now.0)];
+        let size = canonical.len() as u64;
+        let fits = |bytes: u64| bytes.saturating_add(size) <= MAX_PIN_BYTES;
         let pinned = pins.pinned.get(tool);
-        if pinned == Some(digest) || (pinned.is_none() && pins.takes(tool, *new_tools)) {
+        let is_taken = pinned.is_none() && pins.takes(tool, *new_tools) && fits(pinned_bytes);
+        if is_taken || pinned == Some(digest) {
             if pins.pinned.insert(tool.clone(), *digest).is_none() {
                 c.prepare_cached(PUT_PIN)?.execute(values)?;
+                pinned_bytes += size;
             }
             if pins.awaited.remove(tool) {
                 c.prepare_cached(DROP_AWAITED)?.execute(key)?;
@@ -111,8 +121,10 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
             if pins.others.remove(tool).is_some() {
                 c.prepare_cached(DROP_OTHER)?.execute(key)?;
             }
-        } else if pins.notes(tool, *digest) {
+        } else if pins.notes(tool, *digest) && fits(other_bytes) {
             c.prepare_cached(PUT_OTHER)?.execute(values)?;
+            // One that is written over still counts: the next sight counts afresh.
+            other_bytes += size;
             pins.others.insert(tool.clone(), *digest);
         }
     }
@@ -216,6 +228,11 @@ pub(super) fn all(
         }
     }
     Ok(book)
+}
+
+fn bytes(c: &Connection, text: &str, scope: &PinScope) -> rusqlite::Result<u64> {
+    c.prepare_cached(text)?
+        .query_row(columns(scope), |row| Ok(unsigned(row.get(0)?)))
 }
 
 fn set_absent(c: &Connection, scope: &PinScope, since: Option<Millis>) -> rusqlite::Result<()> {

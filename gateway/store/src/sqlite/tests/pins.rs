@@ -225,6 +225,29 @@ async fn names_are_bounded() {
     assert_eq!(store.pins(&mk_scope("reports")).await.unwrap(), pins);
 }
 
+#[tokio::test]
+async fn bytes_are_bounded() {
+    let (_folder, store) = mk_store();
+    let big = |tool: &str, fill: u8| Contract {
+        tool: tool.into(),
+        digest: digest(tool),
+        canonical: vec![fill; 24 << 20],
+    };
+    let sight = |tools: &[&str]| Sight {
+        contracts: tools.iter().map(|tool| big(tool, b'x')).collect(),
+        ..serve(&[])
+    };
+    let pins = store.sight(sight(&["a", "b", "c"])).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["a", "b"]);
+    assert_eq!(names(&pins.others), ["c"]);
+    let pins = store.sight(sight(&["d", "e"])).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["a", "b"]);
+    assert_eq!(names(&pins.others), ["c", "d"]);
+    // What is small still fits.
+    let pins = store.sight(serve(&[("small", "x")])).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["a", "b", "small"]);
+}
+
 /// A file of the first schema, with a pin in it.
 fn mk_old(path: &Path) {
     let old = rusqlite::Connection::open(path).unwrap();
