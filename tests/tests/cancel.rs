@@ -33,7 +33,7 @@ fn ack() -> Answer {
 
 /// Whatever the upstream says to it.
 #[tokio::test]
-async fn any_cancel_is_acknowledged_empty() {
+async fn case_77_any_cancel_is_acknowledged_empty() {
     let (stack, alice, task) = start_task().await;
     let telling = json!({
         "resultType": "complete", "taskId": task, "status": "cancelled", "statusMessage": "told",
@@ -58,7 +58,7 @@ async fn any_cancel_is_acknowledged_empty() {
 
 /// Requested is not cancelled.
 #[tokio::test]
-async fn a_cancel_is_recorded_when_a_poll_confirms_it() {
+async fn case_78_a_cancel_is_recorded_when_a_poll_confirms_it() {
     let (stack, alice, task) = start_task().await;
     stack.upstream.script("tasks/cancel", |_| ack());
     cancel(&alice, &task).await;
@@ -79,7 +79,7 @@ async fn a_cancel_is_recorded_when_a_poll_confirms_it() {
 
 /// The upstream owns the race.
 #[tokio::test]
-async fn a_task_that_completes_all_the_same_delivers_its_result() {
+async fn case_78_a_task_that_completes_all_the_same_delivers_its_result() {
     let (stack, alice, task) = start_task().await;
     stack.upstream.script("tasks/cancel", |_| ack());
     cancel(&alice, &task).await;
@@ -111,7 +111,7 @@ fn cancels_of(stack: &Stack, task: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_cancelled_task_can_still_be_read() {
+async fn case_80_a_cancelled_task_can_still_be_read() {
     let (stack, alice, task) = start_task().await;
     cancel(&alice, &task).await;
     alice.until(&task, "cancelled").await.unwrap();
@@ -124,7 +124,7 @@ async fn a_cancelled_task_can_still_be_read() {
 }
 
 #[tokio::test]
-async fn a_cancel_twice_or_too_late_adds_nothing() {
+async fn case_81_a_cancel_twice_or_too_late_adds_nothing() {
     let (stack, alice, task) = start_task().await;
     cancel(&alice, &task).await;
     cancel(&alice, &task).await;
@@ -152,7 +152,7 @@ async fn a_cancel_twice_or_too_late_adds_nothing() {
 
 /// On an upstream that is gone.
 #[tokio::test]
-async fn a_cancel_without_an_upstream_is_acknowledged() {
+async fn case_81_a_cancel_without_an_upstream_is_acknowledged() {
     let (stack, alice, task) = start_task().await;
     let store = stack.setup().store_file();
     drop(stack.upstream);

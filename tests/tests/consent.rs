@@ -60,7 +60,7 @@ async fn assert_failed(client: &Client, task: &str, reason: &str) {
 }
 
 #[tokio::test]
-async fn an_accept_is_relayed_byte_for_byte_and_recorded_with_its_principal() {
+async fn case_63_an_accept_is_relayed_byte_for_byte_and_recorded_with_its_principal() {
     let (stack, alice, task) = asked().await;
     let answer = r#"{ "content":{"name":"\u0041nn","n":1.50e1},"action":"accept", "_meta":{} }"#;
     let envelope = Envelope::update(&task, &json!({"name": "HERE"}));
@@ -89,7 +89,7 @@ async fn an_accept_is_relayed_byte_for_byte_and_recorded_with_its_principal() {
 }
 
 #[tokio::test]
-async fn one_answer_many_times_at_once_is_relayed_once() {
+async fn case_64_one_answer_many_times_at_once_is_relayed_once() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
     stack
@@ -113,7 +113,7 @@ async fn one_answer_many_times_at_once_is_relayed_once() {
 
 /// What comes while the first is on its way does not wait for it, not even a no.
 #[tokio::test]
-async fn an_answer_that_is_on_its_way_is_the_answer() {
+async fn case_64_an_answer_that_is_on_its_way_is_the_answer() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
     stack
@@ -176,7 +176,7 @@ async fn what_is_no_yes_is_a_decline_with_a_reason() {
 }
 
 #[tokio::test]
-async fn what_answers_nothing_is_acknowledged_and_ignored() {
+async fn case_66_what_answers_nothing_is_acknowledged_and_ignored() {
     let (stack, alice, task) = asked().await;
     let working = alice.start_task("slow", json!({})).await.unwrap();
     assert_ack(&update(&alice, &working, &json!({"name": yes()})).await);
@@ -202,7 +202,7 @@ async fn what_answers_nothing_is_acknowledged_and_ignored() {
 }
 
 #[tokio::test]
-async fn of_two_questions_each_has_its_own_answer() {
+async fn case_67_of_two_questions_each_has_its_own_answer() {
     let (stack, alice, task) = start().await;
     stack.upstream.ask(&task, "age", "How old?").unwrap();
     alice.until(&task, "input_required").await.unwrap();
@@ -223,7 +223,7 @@ async fn of_two_questions_each_has_its_own_answer() {
 
 /// A yes beside a no is not relayed.
 #[tokio::test]
-async fn one_decline_relays_nothing_of_its_update() {
+async fn case_65_one_decline_relays_nothing_of_its_update() {
     let (stack, alice, task) = start().await;
     stack.upstream.ask(&task, "age", "How old?").unwrap();
     alice.until(&task, "input_required").await.unwrap();
@@ -237,7 +237,7 @@ async fn one_decline_relays_nothing_of_its_update() {
 
 /// Found by the poll and found by the update.
 #[tokio::test]
-async fn another_question_under_the_same_key_ends_the_task() {
+async fn case_68_another_question_under_the_same_key_ends_the_task() {
     for answers in [false, true] {
         let (stack, alice, task) = asked().await;
         stack.upstream.ask(&task, "name", "May I sell it?").unwrap();
@@ -269,7 +269,7 @@ async fn an_answer_to_a_question_that_was_never_shown_is_not_relayed() {
 }
 
 #[tokio::test]
-async fn a_used_key_never_asks_anything_else() {
+async fn case_69_a_used_key_never_asks_anything_else() {
     // Two questions, so that the task goes on after the first answer.
     let (stack, alice, task) = start().await;
     stack.upstream.ask(&task, "age", "How old?").unwrap();
@@ -297,7 +297,7 @@ async fn a_used_key_never_asks_anything_else() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_expires() {
+async fn case_70_a_question_that_nobody_answers_expires() {
     let brief = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
         Some("acme") => object.set("/spec/upstreams/0/tasks/consent/ttl", json!("1s")),
         _ => object,
@@ -317,7 +317,7 @@ async fn a_question_that_nobody_answers_expires() {
 
 /// An answer that comes too late, without a poll in between.
 #[tokio::test]
-async fn an_answer_after_the_question_expired_is_not_relayed() {
+async fn case_70_an_answer_after_the_question_expired_is_not_relayed() {
     let brief = |object: Manifest| match object.value()["spec"]["tenant"].as_str() {
         Some("acme") => object.set("/spec/upstreams/0/tasks/consent/ttl", json!("1s")),
         _ => object,
@@ -336,7 +336,7 @@ async fn an_answer_after_the_question_expired_is_not_relayed() {
 }
 
 #[tokio::test]
-async fn a_definite_refusal_releases_the_answer() {
+async fn case_72_a_definite_refusal_releases_the_answer() {
     let (stack, alice, task) = asked().await;
     let refusals = [
         Answer::error(-32602, "not so").status(StatusCode::BAD_REQUEST),
@@ -360,7 +360,7 @@ async fn a_definite_refusal_releases_the_answer() {
 
 /// The upstream took it, and nobody heard so.
 #[tokio::test]
-async fn a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
+async fn case_73_a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
     let (stack, alice, task) = asked().await;
     stack
         .upstream
@@ -380,7 +380,7 @@ async fn a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
 
 /// The upstream did not take it, or so it seems.
 #[tokio::test]
-async fn after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
+async fn case_73_after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     let unknown = [
@@ -410,7 +410,7 @@ async fn after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
 
 /// The gateway dies while it relays an answer.
 #[tokio::test]
-async fn an_accept_survives_kill_9_in_the_middle_of_its_relay() {
+async fn case_95_an_accept_survives_kill_9_in_the_middle_of_its_relay() {
     let (mut stack, alice, task) = asked().await;
     let gate = Gate::new();
     stack
@@ -437,7 +437,7 @@ async fn an_accept_survives_kill_9_in_the_middle_of_its_relay() {
 
 /// Nobody waits for the acknowledgement any more.
 #[tokio::test]
-async fn an_accept_is_recorded_when_its_client_is_gone() {
+async fn case_96_an_accept_is_recorded_when_its_client_is_gone() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
     stack
@@ -500,7 +500,7 @@ async fn who_may_only_answer_sees_questions_and_no_outcome() {
 }
 
 #[tokio::test]
-async fn a_question_that_the_policy_does_not_allow_is_never_shown() {
+async fn case_74_a_question_that_the_policy_does_not_allow_is_never_shown() {
     let sampling = json!({"inputRequests": {"name": {
         "method": "sampling/createMessage",
         "params": {"messages": [{"role": "user", "content": {"type": "text", "text": "SECRET"}}]},
@@ -557,7 +557,7 @@ async fn an_answer_needs_the_capability_of_its_question() {
 
 /// The drift is found while the update still looks at the question.
 #[tokio::test]
-async fn drift_wins_against_an_answer_on_its_way() {
+async fn case_76_drift_wins_against_an_answer_on_its_way() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
     stack
@@ -590,7 +590,7 @@ async fn drift_wins_against_an_answer_on_its_way() {
 
 /// The answer was on its way when the drift was found.
 #[tokio::test]
-async fn drift_during_the_relay_leaves_the_accept_on_the_chain() {
+async fn case_95_drift_during_the_relay_leaves_the_accept_on_the_chain() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
     let late = Answer::result(&json!({"resultType": "complete"})).held(&gate);

@@ -41,7 +41,7 @@ fn series(text: &str) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_a_caller_or_an_upstream_invents_makes_no_series() {
+async fn case_91_what_a_caller_or_an_upstream_invents_makes_no_series() {
     let stack = Stack::start().await.unwrap();
     let (alice, carol) = (stack.client(ALICE), stack.client(CAROL));
     let unknown = stack
@@ -92,7 +92,7 @@ async fn what_a_caller_or_an_upstream_invents_makes_no_series() {
 
 /// One event, one count.
 #[tokio::test]
-async fn each_event_increments_exactly_its_counter() {
+async fn case_91_each_event_increments_exactly_its_counter() {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     let start = async |tool: &str| alice.start_task(tool, json!({})).await.unwrap();
@@ -156,7 +156,7 @@ async fn each_event_increments_exactly_its_counter() {
 }
 
 #[tokio::test]
-async fn no_word_of_an_upstream_or_a_caller_is_left_anywhere() {
+async fn case_98_no_word_of_an_upstream_or_a_caller_is_left_anywhere() {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     let done = tell(&stack, &alice).await;
