@@ -2,6 +2,8 @@
 
 pub mod active;
 pub mod disk;
+mod graves;
+mod labels;
 pub mod link;
 mod runtimes;
 mod subjects;
@@ -16,6 +18,8 @@ use tokio::sync::watch;
 use crate::limit::held::{Budget, Room};
 
 pub use active::{Active, Grant, Tenant, Upstream};
+pub use graves::Graves;
+pub use labels::{Labels, OTHER};
 pub use runtimes::Runtimes;
 
 /// Holds the configuration in force; readers take one `Arc` per request and use nothing else.

@@ -5,6 +5,7 @@
 //! whether or not its client still listens.
 
 pub mod access;
+pub mod answers;
 pub mod ask;
 pub mod call;
 pub mod cancel;
@@ -15,6 +16,7 @@ pub mod list;
 pub mod listen;
 pub mod merged;
 pub mod observe;
+pub mod orphan;
 pub mod register;
 pub mod relay;
 pub mod section;

@@ -11,7 +11,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
-use crate::config::active::Labels;
+use crate::config::Labels;
 
 /// Handles to the metrics; the names are documented in the README.
 #[derive(Debug)]

@@ -109,6 +109,7 @@ impl Control {
         for kind in [Kind::McpUpstream, Kind::TenantPolicy] {
             self.metrics.objects(kind.as_str(), count(kind, &verdicts));
         }
+        self.publisher.look(&upstreams, &verdicts).await;
         match self.publisher.publish(addresses, upstreams, tenants).await {
             Ok(None) => {}
             Ok(Some(published)) => {

@@ -16,6 +16,7 @@ pub mod check;
 pub mod control;
 pub mod epoch;
 pub mod fleet;
+pub mod graves;
 pub mod http;
 pub mod metrics;
 pub mod owner;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use bytes::Bytes;
+use hangar_operator_core::Verdict;
 use hangar_wire::{
     AddressRules, ConfigDigest, Epoch, FORMAT, Generation, Held, ObjectDigest, ObjectKey, Snapshot,
     Tenant, Term, Update, Upstream,
@@ -12,6 +13,7 @@ use hangar_wire::{
 use tokio::sync::watch;
 
 use crate::epoch::{self, EpochStore};
+use crate::graves::Graves;
 
 /// Digest of each object of one configuration.
 pub type ObjectDigests = Arc<BTreeMap<ObjectKey, ObjectDigest>>;
@@ -35,9 +37,15 @@ pub struct Published {
 pub struct Publisher {
     epochs: Box<dyn EpochStore>,
     /// The numbering; held while an epoch is made durable.
-    term: tokio::sync::Mutex<Term>,
+    numbering: tokio::sync::Mutex<Numbering>,
     current: watch::Sender<Option<Arc<Published>>>,
     recent: Mutex<VecDeque<(ConfigDigest, ObjectDigests)>>,
+}
+
+#[derive(Debug)]
+struct Numbering {
+    term: Term,
+    graves: Graves,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +87,7 @@ impl Error {
 
 impl Publisher {
     /// Takes the epoch of this process.
-    pub async fn start(epochs: Box<dyn EpochStore>) -> Result<Self, Error> {
+    pub async fn start(epochs: Box<dyn EpochStore>, graves: Graves) -> Result<Self, Error> {
         let epoch = epochs.raise(Epoch(1)).await?;
         let term = Term {
             epoch,
@@ -87,7 +95,7 @@ impl Publisher {
         };
         Ok(Self {
             epochs,
-            term: tokio::sync::Mutex::new(term),
+            numbering: tokio::sync::Mutex::new(Numbering { term, graves }),
             current: watch::Sender::new(None),
             recent: Mutex::new(VecDeque::new()),
         })
@@ -102,6 +110,13 @@ impl Publisher {
         self.current.borrow().clone()
     }
 
+    /// Finds upstreams that are gone or other servers by now; the next configuration says so.
+    pub async fn look(&self, upstreams: &[Upstream], verdicts: &BTreeMap<ObjectKey, Verdict>) {
+        let mut numbering = self.numbering.lock().await;
+        let next = numbering.next();
+        numbering.graves.look(upstreams, verdicts, next);
+    }
+
     /// Makes this the current configuration. `None`: it is so already.
     pub async fn publish(
         &self,
@@ -109,25 +124,23 @@ impl Publisher {
         upstreams: Vec<Upstream>,
         tenants: Vec<Tenant>,
     ) -> Result<Option<Arc<Published>>, Error> {
-        let mut term = self.term.lock().await;
-        let next = Term {
-            epoch: term.epoch,
-            generation: Generation(term.generation.0 + 1),
-        };
-        let snapshot = Snapshot::new(next, addresses, upstreams, tenants)?;
+        let mut numbering = self.numbering.lock().await;
+        let next = numbering.next();
+        let snapshot = Snapshot::new(next, addresses, upstreams, tenants)?
+            .with_tombstones(numbering.graves.tombstones())?;
         let current = self.current();
         if current.is_some_and(|it| it.held.digest == snapshot.digest) {
             return Ok(None);
         }
         let published = self.replace(snapshot)?;
-        *term = next;
+        numbering.term = next;
         Ok(Some(published))
     }
 
     /// Takes a higher epoch when a gateway holds something that ours does not supersede: a higher
     /// term, or other content under the same one. This happens after the kept epoch was lost.
     pub async fn outrank(&self, held: Held) -> Result<(), Error> {
-        let mut term = self.term.lock().await;
+        let mut numbering = self.numbering.lock().await;
         let Some(current) = self.current() else {
             return Ok(());
         };
@@ -141,13 +154,16 @@ impl Publisher {
         let at_least = Epoch(held.term.epoch.0 + 1);
         let next = Term {
             epoch: self.epochs.raise(at_least).await?,
-            generation: term.generation,
+            generation: numbering.term.generation,
         };
         let update: Update = hangar_wire::decode(&current.body).map_err(|_| Error::ReadBack)?;
         let mut snapshot = update.snapshot.ok_or(Error::ReadBack)?;
         snapshot.term = next;
-        self.replace(snapshot)?;
-        *term = next;
+        let epoch = numbering.term.epoch;
+        numbering.graves.lift(epoch, next);
+        let tombstones = numbering.graves.tombstones();
+        self.replace(snapshot.with_tombstones(tombstones)?)?;
+        numbering.term = next;
         tracing::warn!(held = %held.term, term = %next, "a gateway held a higher term; ours is raised above it");
         Ok(())
     }
@@ -182,6 +198,17 @@ impl Publisher {
         }
         self.current.send_replace(Some(Arc::clone(&published)));
         Ok(published)
+    }
+}
+
+// === impl Numbering ===
+
+impl Numbering {
+    fn next(&self) -> Term {
+        Term {
+            epoch: self.term.epoch,
+            generation: Generation(self.term.generation.0 + 1),
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use crate::epoch::EpochStore;
 use crate::epoch::cluster::ClusterEpoch;
 use crate::epoch::folder::FolderEpoch;
 use crate::fleet::Fleet;
+use crate::graves::Graves;
 use crate::http;
 use crate::metrics::Metrics;
 use crate::owner::Owner;
@@ -82,6 +83,7 @@ struct Mode {
     source: Box<dyn Source>,
     writer: Box<dyn Writer>,
     epochs: Box<dyn EpochStore>,
+    graves: Graves,
     authority: pki::Authority,
     /// What others can take away of the authority.
     published: Option<pki::cluster::Published>,
@@ -137,6 +139,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         source,
         writer,
         epochs,
+        graves,
         authority,
         published,
         authenticator,
@@ -150,7 +153,7 @@ pub async fn run(args: Run, listeners: Listeners, stop: CancellationToken) -> Re
         troubles,
     } = shared;
     let serving = Serving::new(authority, SystemTime::now())?;
-    let publisher = Arc::new(Publisher::start(epochs).await?);
+    let publisher = Arc::new(Publisher::start(epochs, graves).await?);
     let (verdicts, judged) = watch::channel(Verdicts::default());
     let (sender, changes) = mpsc::channel(CHANGES);
     let settings = Settings {
@@ -347,6 +350,7 @@ impl Mode {
             published: None,
             authenticator: Authenticator::Token(Arc::new(PodToken::load_or_make(&state)?)),
             epochs: Box::new(FolderEpoch::new(state.clone())),
+            graves: Graves::load(state.clone()),
             writer: Box::new(FolderWriter::new(state, shared.metrics.clone())),
             policy_namespaces,
             lock: Some(lock),
@@ -391,6 +395,7 @@ impl Mode {
             published: Some(published),
             authenticator: Authenticator::Review(Arc::new(reviewer)),
             epochs: Box::new(ClusterEpoch::new(client.clone(), &own, owner)),
+            graves: Graves::default(),
             writer: Box::new(ClusterWriter::new(client, shared.metrics.clone())),
             policy_namespaces: policy_namespaces.or_else(|| Some([own].into())),
             lock: None,

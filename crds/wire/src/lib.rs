@@ -12,6 +12,7 @@ mod digest;
 mod id;
 mod message;
 mod object;
+mod tombstone;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use object::{
     Protocol, Subject, SubjectKind, Tenant, TenantLimits, ToolRules, Upstream, UpstreamLimits,
     UpstreamTasks, Visibility,
 };
+pub use tombstone::{Fate, Tombstone};
 
 /// What is wrong with a message.
 #[derive(Debug, thiserror::Error)]

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{ConfigDigest, Error, ObjectDigest, ObjectKey, Sha256Hex, Tenant, Term, Upstream};
+use crate::{
+    ConfigDigest, Error, ObjectDigest, ObjectKey, Sha256Hex, Tenant, Term, Tombstone, Upstream,
+};
 
 /// Format of every message; moves when a reader of the old one could misread the new.
 pub const FORMAT: u64 = 1;
@@ -102,6 +104,9 @@ pub struct Snapshot {
     pub addresses: AddressRules,
     pub upstreams: Vec<Upstream>,
     pub tenants: Vec<Tenant>,
+    /// Left out where there are none, so that such a configuration keeps its digest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tombstones: Vec<Tombstone>,
 }
 
 /// Which upstream addresses may be dialled, checked after name resolution. CIDR notation.
@@ -146,9 +151,18 @@ impl Snapshot {
             addresses,
             upstreams,
             tenants,
+            tombstones: Vec::new(),
         };
         snapshot.digest = snapshot.compute_digest()?;
         Ok(snapshot)
+    }
+
+    /// The same with these tombstones.
+    pub fn with_tombstones(mut self, mut tombstones: Vec<Tombstone>) -> Result<Self, Error> {
+        tombstones.sort_by(|one, other| one.uid.cmp(&other.uid));
+        self.tombstones = tombstones;
+        self.digest = self.compute_digest()?;
+        Ok(self)
     }
 
     /// Digest of each object by key.
@@ -164,6 +178,10 @@ impl Snapshot {
         for (key, digest) in self.object_digests()? {
             // Writing to a String cannot fail.
             let _ = writeln!(lines, "{key} {digest}");
+        }
+        for tombstone in &self.tombstones {
+            let digest = Sha256Hex::of_canonical(tombstone)?;
+            let _ = writeln!(lines, "tombstone {digest}");
         }
         Ok(ConfigDigest(Sha256Hex::of(lines.as_bytes())))
     }

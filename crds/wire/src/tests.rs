@@ -202,6 +202,30 @@ fn the_digest_ignores_term_and_order() {
     assert_eq!(other.upstreams, snapshot.upstreams);
 }
 
+/// A configuration without one is as it was before there were any.
+#[test]
+fn tombstones_enter_the_digest_and_no_others() {
+    let plain = mk_snapshot();
+    let stone = |uid: &str| Tombstone {
+        namespace: "default".into(),
+        name: "reports".into(),
+        uid: uid.into(),
+        fate: Fate::Removed,
+        before: plain.term,
+    };
+    let none = plain.clone().with_tombstones(vec![]).unwrap();
+    assert_eq!(none, plain);
+    assert!(!serde_json::to_string(&none).unwrap().contains("tombstones"));
+    let two = vec![stone("b"), stone("a")];
+    let buried = plain.clone().with_tombstones(two).unwrap();
+    assert_ne!(buried.digest, plain.digest);
+    let other = vec![stone("a"), stone("b")];
+    assert_eq!(plain.clone().with_tombstones(other).unwrap(), buried);
+    let mut altered = buried;
+    altered.tombstones[0].fate = Fate::Changed;
+    assert_eq!(altered.verify().unwrap_err().reason(), "digest");
+}
+
 #[test]
 fn digests_and_keys_parse_strictly() {
     let digest = Sha256Hex::of(b"x");

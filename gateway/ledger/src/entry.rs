@@ -1,7 +1,7 @@
 //! What the ledger holds of one task: who, which contract, and last known status. No result, no
 //! argument, no question and no answer is in here: hashes only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hangar_wire::{ObjectDigest, Term};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,16 @@ pub struct Snapshot {
     pub poll_interval_ms: Option<u64>,
 }
 
+/// What a client can do with a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ability {
+    ElicitationForm,
+    ElicitationUrl,
+    Sampling,
+    Roots,
+}
+
 /// What is bound to a task when it is relayed, and never changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,6 +63,10 @@ pub struct Birth {
     pub correlation: String,
     /// At most [`MAX_MILLIS`], cut down at registration.
     pub retention_ms: u64,
+    /// What the request that made the task declared. Left out where that was nothing, so that such an
+    /// entry is written as it was before the member was there.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub declared: BTreeSet<Ability>,
 }
 
 /// The ledger's record of one task.

@@ -50,6 +50,7 @@ fn mk_birth() -> Birth {
         },
         correlation: "corr-1".into(),
         retention_ms: RETENTION,
+        declared: std::collections::BTreeSet::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An object that cannot be used is rejected alone; its last good form, if there was one, stays.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use http::Uri;
 use subtle::ConstantTimeEq;
 
 use super::Error;
+use super::graves::Graves;
+use super::labels::{Labels, label_of};
 use super::runtimes::Runtimes;
 use super::subjects::{Subjects, newcomers};
 use crate::limit::Bucket;
@@ -33,13 +35,11 @@ pub struct Active {
     pub http: Http,
     upstreams: BTreeMap<ObjectKey, Arc<Upstream>>,
     by_uid: HashMap<UpstreamUid, Arc<Upstream>>,
-    tenants: BTreeMap<ObjectKey, Arc<Tenant>>,
+    pub(super) tenants: BTreeMap<ObjectKey, Arc<Tenant>>,
     subjects: Subjects,
-    labels: Labels,
+    pub(super) labels: Labels,
+    graves: Graves,
 }
-
-/// Upstream labels of metrics, by tenant.
-pub type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// An upstream as requests use it.
 #[derive(Debug)]
@@ -89,11 +89,6 @@ struct Refused {
     message: String,
 }
 
-/// Label of upstreams that have none of their own.
-pub const OTHER: &str = "other";
-/// Most pairs of tenant and upstream with a label of their own, in the order of their names.
-const MAX_PAIRS: usize = 5000;
-
 // === impl Active ===
 
 impl Active {
@@ -120,6 +115,7 @@ impl Active {
             tenants: BTreeMap::new(),
             subjects: Subjects::default(),
             labels: Labels::new(),
+            graves: Graves::new(snapshot.tombstones),
         };
         let mut rejected = Vec::new();
         for object in snapshot.upstreams {
@@ -200,24 +196,15 @@ impl Active {
         self.by_uid.get(uid)
     }
 
+    /// Upstreams that were deleted or became others.
+    pub fn graves(&self) -> &Graves {
+        &self.graves
+    }
+
     /// Name of the tenant that unattributed callers belong to.
     pub fn anonymous_tenant(&self) -> Option<&str> {
         let tenant = self.subjects.anonymous()?;
         Some(&tenant.object.tenant)
-    }
-
-    /// How metrics name this upstream (`namespace/name`) beside this tenant: as its grant says, and
-    /// `other` where there is none any more.
-    pub fn upstream_label(&self, tenant: &str, upstream: &str) -> &str {
-        let labels = self.labels.get(tenant);
-        labels
-            .and_then(|labels| labels.get(upstream))
-            .map_or(OTHER, String::as_str)
-    }
-
-    /// Every pair that metrics may name.
-    pub fn labels(&self) -> &Labels {
-        &self.labels
     }
 
     fn add_upstream(
@@ -329,23 +316,6 @@ impl Active {
             upstream.runtime.places.set_tenants(tenants);
         }
     }
-
-    /// The first pairs have a label of their own; a bound, because each is a row of time series.
-    fn label_grants(&mut self) {
-        let mut room = MAX_PAIRS;
-        for tenant in self.tenants.values_mut() {
-            let own = tenant.grants.len().min(room);
-            room -= own;
-            if tenant.own_labels() != own {
-                *tenant = Arc::new(tenant.with_own_labels(own));
-            }
-            let labels = tenant.grants.iter().map(|grant| grant.label.clone());
-            self.labels
-                .entry(tenant.object.tenant.clone())
-                .or_default()
-                .extend(labels);
-        }
-    }
 }
 
 // === impl Upstream ===
@@ -428,44 +398,6 @@ impl Tenant {
             object,
         })
     }
-
-    /// Grants whose upstream has a label of its own.
-    fn own_labels(&self) -> usize {
-        let own = self.grants.iter().filter(|grant| grant.label != OTHER);
-        own.count()
-    }
-
-    /// The same tenant, with so many of its grants labelled.
-    fn with_own_labels(&self, most: usize) -> Self {
-        let Self {
-            object,
-            digest,
-            reference,
-            bucket,
-            room,
-            grants,
-        } = self;
-        let grants = grants.iter().enumerate().map(|(index, grant)| {
-            let Grant { object, rules, .. } = &**grant;
-            Arc::new(Grant {
-                object: object.clone(),
-                rules: rules.clone(),
-                label: if index < most {
-                    label_of(object)
-                } else {
-                    OTHER.to_owned()
-                },
-            })
-        });
-        Self {
-            object: object.clone(),
-            digest: *digest,
-            reference: reference.clone(),
-            bucket: Arc::clone(bucket),
-            room: Arc::clone(room),
-            grants: grants.collect(),
-        }
-    }
 }
 
 // === impl Refused ===
@@ -484,10 +416,6 @@ impl Refused {
 
 fn denied(uri: &Uri, addresses: &Policy) -> Option<IpAddr> {
     literal_address(uri).filter(|address| !addresses.permits(*address))
-}
-
-fn label_of(grant: &hangar_wire::Grant) -> String {
-    format!("{}/{}", grant.upstream_namespace, grant.upstream_name)
 }
 
 fn rules_of(tools: &hangar_wire::ToolRules) -> Result<Rules, Refused> {

@@ -14,6 +14,7 @@ use hangar_relay::{TasksExtension, rewrite, task};
 use hangar_store::Health;
 use hangar_wire::Admission;
 
+use super::answers::abilities;
 use super::merged::Granted;
 use super::register::{self, Offer};
 use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing};
@@ -79,6 +80,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
                 digest,
                 snapshot,
                 offer,
+                declared: abilities(&call.params.meta.capabilities),
                 beside: beside(call),
                 message: Bytes::clone(&message),
             };

@@ -38,7 +38,7 @@ pub async fn get(
 ) -> Result<Answer, WireError> {
     let (entry, role) = section.find(Method::TasksGet, &task).await?.into_parts();
     let entry = section.at_this_time(entry).await?;
-    if let Some(answer) = settled(&section, &entry) {
+    if let Some(answer) = settled(&section.id, &entry) {
         return Ok(answer);
     }
     if let Some(error) = withheld(&section, &entry) {
@@ -65,7 +65,7 @@ pub async fn get(
     };
     match observe(&section, entry, &asker, sight).await? {
         Observed::Current { entry, told } => deliver(&section, &entry, role, &told),
-        Observed::Settled { entry } => Ok(settled(&section, &entry).unwrap_or_else(|| {
+        Observed::Settled { entry } => Ok(settled(&section.id, &entry).unwrap_or_else(|| {
             let error = if entry.mismatch_at.is_some() {
                 WireError::withheld(Some(wire_status(entry.status())))
             } else {

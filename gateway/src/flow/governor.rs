@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hangar_ledger::{
-    Change, Command, Decision, Detail, Effect, Entry, Event, Owner, Refusal, TaskId, TaskKey,
+    Birth, Cause, Change, Command, Decision, Detail, Effect, Entry, Event, Owner, Refusal, TaskId,
+    TaskKey,
 };
 use hangar_relay::headers;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
 use hangar_store::{Error as StoreError, Transaction, Whose};
+use hangar_wire::Term;
 
 use super::cancel;
-use crate::config::active::OTHER;
-use crate::config::{Active, Upstream};
+use crate::config::{Active, OTHER, Upstream};
 use crate::gateway::Gateway;
 use crate::upstream::exchange::{self, Exchange};
 
@@ -103,6 +104,20 @@ impl Governor {
         Err(self.failed(StoreError::Conflict))
     }
 
+    /// Decides what the passing of time, or the end of its upstream, has decided already; none: the
+    /// entry is gone by it.
+    pub async fn at_this_time(&self, entry: Entry) -> Result<Option<Entry>, Undecided> {
+        let cause = self.cause(&entry.key, entry.birth.term);
+        let command = match cause.filter(|_| entry.is_live()) {
+            Some(cause) => Command::Fail { cause },
+            None if self.gateway.store.now() < entry.due_at() => return Ok(Some(entry)),
+            None => Command::Due,
+        };
+        let key = entry.key.clone();
+        let decided = self.decide(&key, Some(entry), vec![command]).await?;
+        Ok(decided.entry)
+    }
+
     /// Retires what time has ended, so that a quota never counts it and a terminal entry does not
     /// outlive its retention. Each entry is decided like at any access.
     pub async fn retire_due(&self, whose: &Whose) -> Result<(), Undecided> {
@@ -114,7 +129,7 @@ impl Governor {
             for key in due {
                 let entry = store.get(&key).await.map_err(|e| self.failed(e))?;
                 if let Some(entry) = entry {
-                    self.decide(&key, Some(entry), vec![Command::Due]).await?;
+                    self.at_this_time(entry).await?;
                 }
             }
             if !more {
@@ -124,9 +139,18 @@ impl Governor {
         Ok(())
     }
 
-    fn cancel_at(&self, key: &TaskKey, owner: &Owner) {
+    /// Why the upstream may not be asked about a task born then.
+    fn cause(&self, key: &TaskKey, born: Term) -> Option<Cause> {
+        self.active.graves().cause(&key.upstream, born)
+    }
+
+    fn cancel_at(&self, key: &TaskKey, birth: &Birth) {
+        // The server there now has never heard of this task.
+        if self.cause(key, birth.term).is_some() {
+            return;
+        }
         if let Some(upstream) = self.active.upstream_by_uid(&key.upstream) {
-            self.cancel(upstream, key.task.clone(), owner);
+            self.cancel(upstream, key.task.clone(), &birth.owner);
         } else {
             tracing::warn!(
                 correlation = self.correlation,
@@ -252,7 +276,7 @@ impl Governor {
             match effect {
                 Effect::CancelUpstream => {
                     if let Some(birth) = birth {
-                        self.cancel_at(key, &birth.owner);
+                        self.cancel_at(key, birth);
                     }
                 }
                 Effect::InputRequired => {

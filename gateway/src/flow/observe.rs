@@ -15,6 +15,7 @@ use hangar_relay::method::Method;
 use hangar_relay::task::{self, Payload, Question};
 use hangar_relay::wire::{self, Failure as GatewayMade, Kind, WireError};
 use hangar_wire::Consent;
+use serde_json::value::RawValue;
 
 use super::ask::{self, Asker};
 use super::governor::Undecided;
@@ -138,7 +139,7 @@ pub fn still_working(section: &Section, entry: &Entry, age: Duration) -> Option<
 /// Answers with what the ledger alone may say: `working`, `cancelled`, and failures of the
 /// gateway's making. Anything else is `unavailable`.
 pub fn from_ledger(section: &Section, entry: &Entry, retry_after: Option<u64>) -> Answer {
-    if let Some(answer) = settled(section, entry) {
+    if let Some(answer) = settled(&section.id, entry) {
         return answer;
     }
     let now = section.governor.gateway.store.now();
@@ -157,18 +158,18 @@ pub fn from_ledger(section: &Section, entry: &Entry, retry_after: Option<u64>) -
 }
 
 /// The answer for a task whose end the ledger alone knows, if it is one.
-pub fn settled(section: &Section, entry: &Entry) -> Option<Answer> {
+pub fn settled(id: &RawValue, entry: &Entry) -> Option<Answer> {
     let latch = entry.latch?;
     let snapshot = relay_snapshot(&entry.snapshot);
     match latch.outcome {
         hangar_ledger::Outcome::Failed(reason) => {
             let failure = GatewayMade::parse(reason.as_str())?;
             let task = wire::failed_task(&snapshot, failure);
-            Some(Answer::result(&section.id, &task))
+            Some(Answer::result(id, &task))
         }
         hangar_ledger::Outcome::Cancelled => {
             let task = wire::plain_task(&snapshot, None);
-            Some(Answer::result(&section.id, &task))
+            Some(Answer::result(id, &task))
         }
         hangar_ledger::Outcome::Completed => None,
     }

@@ -3,11 +3,12 @@
 //! Where it may not be born after all, the client gets an error and the upstream a cancel, unless
 //! the id belongs to an entry: then it is somebody's live task and must not be touched.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hangar_ledger::{Command, Entry, Refusal, TaskId, TaskKey, ToolDigest, UpstreamUid};
+use hangar_ledger::{Ability, Command, Entry, Refusal, TaskId, TaskKey, ToolDigest, UpstreamUid};
 use hangar_relay::wire::{Kind, WireError};
 use hangar_store::{Error as StoreError, Reach};
 use tokio::sync::{Mutex, MutexGuard};
@@ -34,6 +35,8 @@ pub struct Birth {
     pub digest: ToolDigest,
     pub snapshot: hangar_relay::task::Snapshot,
     pub offer: Offer,
+    /// What the client declared beside tasks.
+    pub declared: BTreeSet<Ability>,
     /// All upstreams of the endpoint where there are several: one id must lead to one task there.
     pub beside: Vec<UpstreamUid>,
     /// The upstream's message, handed over as it came.
@@ -114,6 +117,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         digest,
         snapshot,
         offer,
+        declared,
         beside,
         message,
     } = birth;
@@ -141,7 +145,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         Err(error) => return Err(refuse(section, &task_id, error)),
     };
     let command = Command::Register {
-        birth: Box::new(ledger_birth(&section, tool, digest)),
+        birth: Box::new(ledger_birth(&section, tool, digest, declared)),
         snapshot,
     };
     let quota = u64::from(section.caller.tenant.object.limits.live_tasks);
@@ -151,14 +155,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         .await
     {
         Ok(Decided { entry: Some(_), .. }) => {
-            let labels = [section.tenant_label(), &section.grant.label];
-            section
-                .governor
-                .gateway
-                .metrics
-                .tasks_relayed
-                .with_label_values(&labels)
-                .inc();
+            count_birth(&section);
             let relayed = Relayed::read(&message, &section.id)?;
             Ok(Answer::relayed(&section.id, &relayed, Outcome::Task))
         }
@@ -242,7 +239,18 @@ fn count(section: &Section, reason: &str) {
         .inc();
 }
 
-fn ledger_birth(section: &Section, tool: String, digest: ToolDigest) -> hangar_ledger::Birth {
+fn count_birth(section: &Section) {
+    let labels = [section.tenant_label(), &section.grant.label];
+    let relayed = &section.governor.gateway.metrics.tasks_relayed;
+    relayed.with_label_values(&labels).inc();
+}
+
+fn ledger_birth(
+    section: &Section,
+    tool: String,
+    digest: ToolDigest,
+    declared: BTreeSet<Ability>,
+) -> hangar_ledger::Birth {
     hangar_ledger::Birth {
         owner: section.caller.owner.clone(),
         upstream: section.upstream.label.clone(),
@@ -253,5 +261,6 @@ fn ledger_birth(section: &Section, tool: String, digest: ToolDigest) -> hangar_l
         term: section.governor.active.term(),
         correlation: section.correlation().to_owned(),
         retention_ms: section.upstream.object.tasks.retention_ms,
+        declared,
     }
 }

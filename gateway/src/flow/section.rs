@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hangar_ledger::{Command, Entry, Refusal, TaskId, TaskKey};
+use hangar_ledger::{Entry, Refusal, TaskId, TaskKey};
 use hangar_relay::headers;
 use hangar_relay::method::Method;
 use hangar_relay::wire::{Kind, WireError};
@@ -58,17 +58,10 @@ impl Section {
         &self.caller.tenant.object.tenant
     }
 
-    /// Decides what the passing of time has decided already.
+    /// Decides what the passing of time, or the end of its upstream, has decided already.
     pub async fn at_this_time(&self, entry: Entry) -> Result<Entry, WireError> {
-        if self.governor.gateway.store.now() < entry.due_at() {
-            return Ok(entry);
-        }
-        let key = entry.key.clone();
-        let decided = self
-            .governor
-            .decide(&key, Some(entry), vec![Command::Due])
-            .await;
-        let entry = decided.map_err(Undecided::into_answer)?.entry;
+        let entry = self.governor.at_this_time(entry).await;
+        let entry = entry.map_err(Undecided::into_answer)?;
         entry.ok_or_else(|| Kind::TaskNotFound.into())
     }
 

@@ -28,6 +28,7 @@ use hangar_relay::wire::{self, Kind, WireError};
 use hangar_wire::{Admission, OnDecline};
 use serde_json::value::RawValue;
 
+use super::answers::Able;
 use super::ask::Asker;
 use super::get::withheld;
 use super::governor::Undecided;
@@ -149,6 +150,10 @@ fn judge(
     };
     let consent = section.grant.object.consent.as_ref();
     let on_decline = consent.map_or(OnDecline::FailTask, |consent| consent.on_decline);
+    let able = Able {
+        born: &entry.birth.declared,
+        now: &capabilities,
+    };
     let mut judged = Judged::default();
     for question in &requests {
         let Ok(key) = InputKey::try_from(question.key.to_string()) else {
@@ -163,7 +168,7 @@ fn judge(
             judged.declines.push(Command::Fail { cause });
             continue;
         }
-        match verdict(question, raw, &capabilities, on_decline) {
+        match verdict(question, raw, able, on_decline) {
             Ok(grant) => {
                 judged.grants.insert(key, grant);
             }
@@ -181,7 +186,7 @@ fn judge(
 fn verdict(
     question: &Question<'_>,
     raw: &RawValue,
-    capabilities: &Capabilities<'_>,
+    able: Able<'_>,
     on_decline: OnDecline,
 ) -> Result<Grant, DeclineReason> {
     let grant = |decline| Grant {
@@ -202,9 +207,7 @@ fn verdict(
             Why::NoAction => Err(DeclineReason::MissingAction),
             Why::UnknownAction => Err(DeclineReason::UnknownAction),
         },
-        Verdict::Accept if !question.needs.met_by(capabilities).is_yes() => {
-            Err(DeclineReason::CapabilityMissing)
-        }
+        Verdict::Accept if !able.meets(question.needs) => Err(DeclineReason::CapabilityMissing),
         Verdict::Accept => Ok(grant(None)),
     }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hangar_ledger::TaskId;
 use hangar_relay::envelope::{self, Message};
 use hangar_relay::headers::Routing;
 use hangar_relay::method::{self, Method};
@@ -14,10 +15,13 @@ use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::legacy::Client;
+use super::rescue;
 use super::trail::Trail;
 use crate::config::active::Caller;
-use crate::config::{Active, Grant, Upstream};
+use crate::config::{Active, Grant, OTHER, Upstream};
+use crate::flow::governor::Governor;
 use crate::flow::merged::{Answerer, Granted, Merged, Way};
+use crate::flow::orphan::{self, At, Orphan};
 use crate::flow::{self, Answer, Call};
 use crate::gateway::Gateway;
 use crate::upstream::exchange::Notes;
@@ -106,6 +110,20 @@ impl Pass<'_> {
         checked: &Checked<'_>,
         trail: &mut Trail,
     ) -> Result<Answer, WireError> {
+        match self.answer_granted(checked, trail).await {
+            Err(error) if checked.method.is_task() && self.has_orphans(error.kind) => {
+                let answer = self.answer_orphan(checked, trail).await?;
+                answer.ok_or(error)
+            }
+            answer => answer,
+        }
+    }
+
+    async fn answer_granted(
+        &self,
+        checked: &Checked<'_>,
+        trail: &mut Trail,
+    ) -> Result<Answer, WireError> {
         let Trail {
             correlation,
             upstream: label,
@@ -132,6 +150,60 @@ impl Pass<'_> {
         label.clone_from(&grant.label);
         let call = self.call(checked, correlation, grant, upstream);
         flow::answer(&call).await
+    }
+
+    /// Whether a task that no grant led to may still be the caller's: known from the configuration
+    /// alone, so that no answer tells whose it is.
+    fn has_orphans(&self, missed: Kind) -> bool {
+        match (missed, self.route) {
+            (Kind::EndpointNotFound, _) | (Kind::TaskNotFound, Route::Tenant) => true,
+            (Kind::TaskNotFound, Route::Upstream { namespace, name }) => {
+                self.entered.active.graves().has(namespace, name)
+            }
+            _ => false,
+        }
+    }
+
+    async fn answer_orphan(
+        &self,
+        checked: &Checked<'_>,
+        trail: &mut Trail,
+    ) -> Result<Option<Answer>, WireError> {
+        let Entered { active, caller, .. } = self.entered;
+        let text = checked.params.task_id.as_deref().unwrap_or_default();
+        let Ok(task) = TaskId::try_from(text.to_owned()) else {
+            return Ok(None);
+        };
+        let at = match self.route {
+            Route::Tenant => At::Tenant,
+            Route::Upstream { namespace, name } => At::Upstream { namespace, name },
+        };
+        let governor = Governor {
+            gateway: Arc::clone(self.gateway),
+            active: Arc::clone(active),
+            correlation: trail.correlation.clone(),
+        };
+        let found = orphan::find(self.gateway, active, caller, at, &task).await;
+        let found = found.map_err(|error| {
+            governor.store_failed(&error);
+            rescue::store(&error)
+        })?;
+        if found.is_some() {
+            OTHER.clone_into(&mut trail.upstream);
+        }
+        match found {
+            None => Ok(None),
+            Some(Orphan::Revoked(grant, upstream)) => {
+                let call = self.call(checked, &trail.correlation, &grant, &upstream);
+                flow::answer(&call).await.map(Some)
+            }
+            Some(Orphan::Stranded(entry)) => {
+                let id = checked.request.id.to_owned();
+                let caller = caller.clone();
+                let answer = orphan::answer(governor, caller, *entry, checked.method, id).await;
+                answer.map(Some)
+            }
+        }
     }
 
     /// What is behind the endpoint for this caller. An upstream that does not exist and one that is

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hangar_ledger::{Entry, Millis, Status, TaskId, TaskKey, TenantRef, UpstreamUid};
+use hangar_ledger::{Entry, Millis, Owner, Status, TaskId, TaskKey, TenantRef, UpstreamUid};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -140,6 +140,10 @@ impl Store for SqliteStore {
 
     fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
         Box::pin(ready(self.readers.locate(reach, task)))
+    }
+
+    fn own<'a>(&'a self, caller: &'a Owner, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
+        Box::pin(ready(self.readers.own(caller, task)))
     }
 
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {

@@ -5,6 +5,7 @@ use hangar_wire::{AddressRules, Generation};
 
 use super::*;
 use crate::epoch::folder::FolderEpoch;
+use crate::graves::Graves;
 use crate::state::StateDir;
 
 struct Rig {
@@ -17,7 +18,11 @@ struct Rig {
 async fn mk_rig() -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let epochs = FolderEpoch::new(StateDir::new(dir.path()));
-    let publisher = Arc::new(Publisher::start(Box::new(epochs)).await.unwrap());
+    let publisher = Arc::new(
+        Publisher::start(Box::new(epochs), Graves::default())
+            .await
+            .unwrap(),
+    );
     let settings = Settings {
         class: "hangar".into(),
         policy_namespaces: None,

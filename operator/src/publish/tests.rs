@@ -8,7 +8,9 @@ use crate::state::StateDir;
 
 async fn mk_publisher(dir: &tempfile::TempDir) -> Publisher {
     let epochs = FolderEpoch::new(StateDir::new(dir.path()));
-    Publisher::start(Box::new(epochs)).await.unwrap()
+    Publisher::start(Box::new(epochs), Graves::default())
+        .await
+        .unwrap()
 }
 
 async fn publish(publisher: &Publisher, tenants: Vec<Tenant>) -> Option<Arc<Published>> {
@@ -77,7 +79,10 @@ async fn what_a_gateway_holds_is_outranked_and_content_kept() {
     };
     publisher.outrank(same_term_other_content).await.unwrap();
     assert_eq!(publisher.current().unwrap().held.term, term(11, 1));
-    assert_eq!(mk_publisher(&dir).await.term.lock().await.epoch, Epoch(12));
+    assert_eq!(
+        mk_publisher(&dir).await.numbering.lock().await.term.epoch,
+        Epoch(12)
+    );
 }
 
 #[tokio::test]

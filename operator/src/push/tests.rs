@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::auth::token::{self, PodToken};
 use crate::epoch::folder::FolderEpoch;
+use crate::graves::Graves;
 use crate::pki::{Authority, Serving};
 use crate::serve::{Transport, bind, serve};
 use crate::state::StateDir;
@@ -44,7 +45,11 @@ impl Rig {
         let pod_token = PodToken::load_or_make(&state).unwrap();
         let token = state.read_text(token::FILE).unwrap().unwrap();
         let epochs = FolderEpoch::new(state);
-        let publisher = Arc::new(Publisher::start(Box::new(epochs)).await.unwrap());
+        let publisher = Arc::new(
+            Publisher::start(Box::new(epochs), Graves::default())
+                .await
+                .unwrap(),
+        );
         let (fleet, stop) = (Fleet::new(), CancellationToken::new());
         let metrics = Metrics::new().unwrap();
         let router = router(Push {

@@ -5,6 +5,7 @@ use hangar_wire::{AddressRules, Kind};
 
 use super::folder::{FILE, FolderWriter, load};
 use super::*;
+use crate::graves::Graves;
 use crate::state::StateDir;
 
 /// Verdicts on upstreams that cannot be decoded: enough to have something to report.
@@ -58,7 +59,9 @@ async fn mk_rig() -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let state = StateDir::new(dir.path());
     let epochs = crate::epoch::folder::FolderEpoch::new(state.clone());
-    let publisher = Publisher::start(Box::new(epochs)).await.unwrap();
+    let publisher = Publisher::start(Box::new(epochs), Graves::default())
+        .await
+        .unwrap();
     let addresses = AddressRules::default();
     publisher.publish(addresses, vec![], vec![]).await.unwrap();
     let metrics = Metrics::new().unwrap();

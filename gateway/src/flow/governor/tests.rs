@@ -62,6 +62,10 @@ impl Store for Racing {
         self.inner.locate(reach, task)
     }
 
+    fn own<'a>(&'a self, caller: &'a Owner, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
+        self.inner.own(caller, task)
+    }
+
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {
         self.inner.get(key)
     }
@@ -206,6 +210,7 @@ fn mk_register(principal: &str) -> Command {
             term: Term::default(),
             correlation: "c".into(),
             retention_ms: RETENTION,
+            declared: std::collections::BTreeSet::new(),
         }),
         snapshot: mk_snapshot(Status::Working),
     }

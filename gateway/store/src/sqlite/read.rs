@@ -28,6 +28,8 @@ pub(super) const BY_TENANT: &str = "select body from entry indexed by entry_owne
 /// Over the index alone: a row that is not the caller's is never read.
 pub(super) const BY_TASK: &str = "select upstream, principal from entry indexed by entry_owner
     where namespace = ?1 and tenant = ?2 and task = ?3";
+pub(super) const BY_OWNER_ANYWHERE: &str = "select body from entry indexed by entry_owner
+    where namespace = ?1 and tenant = ?2 and task = ?3 and principal in (?4, '')";
 const BY_KEY: &str = "select body from entry where upstream = ?1 and task = ?2";
 const VERSION: &str = "select version from entry where upstream = ?1 and task = ?2";
 pub(super) const DUE: &str =
@@ -109,6 +111,23 @@ impl Readers {
         entries
             .filter(|entry| {
                 let of = |entry: &Entry| admits_within(reach, entry);
+                entry.as_ref().map_or(true, of)
+            })
+            .collect()
+    }
+
+    pub(super) fn own(&self, caller: &Owner, task: &TaskId) -> Result<Vec<Entry>, Error> {
+        let (namespace, tenant) = schema::tenant_columns(caller.tenant.as_ref());
+        let principal = schema::principal_column(caller);
+        let values = (namespace, tenant, task.as_str(), principal);
+        let bodies = self.with(|c| all(c, BY_OWNER_ANYWHERE, values, |row| row.get(0)))?;
+        // Paired with the index, as in a lookup.
+        let scope = Scope::Owner(caller.clone());
+        let entries = bodies.into_iter().map(|body| decode(Some(body)));
+        let entries = entries.filter_map(Result::transpose);
+        entries
+            .filter(|entry| {
+                let of = |entry: &Entry| admits(&scope, &entry.birth.owner);
                 entry.as_ref().map_or(true, of)
             })
             .collect()

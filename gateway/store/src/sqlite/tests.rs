@@ -75,6 +75,7 @@ fn mk_birth(owner: Owner) -> Birth {
         },
         correlation: "corr-1".into(),
         retention_ms: 1_600_000,
+        declared: std::collections::BTreeSet::new(),
     }
 }
 

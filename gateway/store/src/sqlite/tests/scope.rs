@@ -97,6 +97,61 @@ async fn who_may_see_whose_task() {
 }
 
 #[tokio::test]
+async fn what_is_one_s_own_is_found_at_every_upstream() {
+    let (_folder, store) = mk_store();
+    let at = |uid: &str, task: &str| TaskKey::new(UpstreamUid(uid.into()), task.parse().unwrap());
+    let alice = mk_owner("acme", "alice");
+    for (key, owner) in [
+        (at("uid-a", "same"), alice.clone()),
+        (at("uid-b", "same"), shared("acme")),
+        (at("uid-c", "same"), mk_owner("acme", "bob")),
+        (at("uid-d", "same"), mk_owner("globex", "alice")),
+        (at("uid-a", "other"), alice.clone()),
+    ] {
+        store.commit(birth(&key, owner)).await.unwrap();
+    }
+    let of = async |caller: &Owner, task: &str| {
+        let found = store.own(caller, &task.parse().unwrap()).await.unwrap();
+        let uids = found.into_iter().map(|entry| entry.key.upstream.0);
+        uids.collect::<Vec<_>>()
+    };
+    assert_eq!(of(&alice, "same").await, ["uid-a", "uid-b"]);
+    assert_eq!(of(&shared("acme"), "same").await, ["uid-b"]);
+    assert_eq!(of(&Owner::anonymous(), "same").await, Vec::<String>::new());
+    assert_eq!(of(&alice, "none").await, Vec::<String>::new());
+}
+
+/// The subject 42 of two issuers, and a key and a token of one name.
+#[tokio::test]
+async fn case_97_who_is_named_alike_by_another_source_is_another_owner() {
+    let (_folder, store) = mk_store();
+    let of = |principal: &str| Owner::new(mk_tenant("acme"), Some(Principal::new(principal)));
+    let owners = [
+        "jwt:https://one.example#42",
+        "jwt:https://other.example#42",
+        "jwt:https://one.example#alice",
+        "key:alice",
+        "key:42",
+        "alice",
+        "42",
+    ];
+    for (task, owner) in owners.iter().enumerate() {
+        born(&store, &format!("task-{task}"), of(owner)).await;
+    }
+    let upstream = mk_key("x").upstream;
+    for (task, owner) in owners.iter().enumerate() {
+        let id = format!("task-{task}").parse().unwrap();
+        for caller in owners {
+            let scope = Scope::Owner(of(caller));
+            let found = store.lookup(&scope, &upstream, &id).await.unwrap();
+            assert_eq!(found.is_some(), caller == *owner, "{owner} by {caller}");
+            let own = store.own(&of(caller), &id).await.unwrap();
+            assert_eq!(own.len(), usize::from(caller == *owner));
+        }
+    }
+}
+
+#[tokio::test]
 async fn case_07_one_id_of_two_upstreams_is_two_entries() {
     let (_folder, store) = mk_store();
     let owner = mk_owner("acme", "alice");
@@ -205,6 +260,10 @@ async fn case_14_every_read_of_the_path_is_by_index() {
         (
             read::BY_TENANT,
             "USING INDEX entry_owner (namespace=? AND tenant=? AND task=? AND upstream=?)",
+        ),
+        (
+            read::BY_OWNER_ANYWHERE,
+            "USING INDEX entry_owner (namespace=? AND tenant=? AND task=?)",
         ),
         (
             read::BY_TASK,

@@ -1,0 +1,141 @@
+//! Who is buried, and what is remembered.
+
+use hangar_operator_core::{Change, Object, ObjectId, ObjectKind, Settings, Undecodable, World};
+use hangar_wire::{AddressRules, Generation};
+
+use super::*;
+
+fn mk_upstream(uid: &str, url: &str) -> Upstream {
+    serde_json::from_value(serde_json::json!({
+        "namespace": "default", "name": "reports", "uid": uid, "generation": 1, "url": url,
+        "admission": "Open", "tools": {"allow": ["*"], "deny": []},
+        "pinning": {"mode": "FirstUse", "newTools": "Serve", "pins": {}, "maxAgeMs": 1},
+        "tasks": {"relay": true, "retentionMs": 1},
+        "limits": {"requestTimeoutMs": 1, "maxResponseBytes": 1, "maxConcurrent": 1},
+    }))
+    .unwrap()
+}
+
+/// The object is there under this uid; none: in a form that does not say.
+fn mk_verdicts(uid: Option<&str>) -> BTreeMap<ObjectKey, Verdict> {
+    let mut world = World::new(Settings {
+        class: "hangar".into(),
+        policy_namespaces: None,
+        addresses: AddressRules::default(),
+    });
+    world.apply(Change::Apply(Object::Undecodable(Undecodable {
+        id: ObjectId::new(ObjectKind::McpUpstream, "default", "reports"),
+        uid: uid.map(str::to_owned),
+        generation: None,
+        class: None,
+        error: "spec.tols: not known".into(),
+    })));
+    world.compile().verdicts
+}
+
+fn term(epoch: u64, generation: u64) -> Term {
+    Term {
+        epoch: Epoch(epoch),
+        generation: Generation(generation),
+    }
+}
+
+fn stones(graves: &Graves) -> Vec<(String, Fate, Term)> {
+    let stones = graves.tombstones().into_iter();
+    stones.map(|it| (it.uid, it.fate, it.before)).collect()
+}
+
+#[test]
+fn only_what_is_gone_or_elsewhere_is_buried() {
+    let mut graves = Graves::default();
+    let here = mk_upstream("u", "http://a.example/mcp");
+    graves.look(&[here], &mk_verdicts(Some("u")), term(1, 1));
+    // Another path, a port that was meant all along, another spelling of the host.
+    let same = mk_upstream("u", "http://A.example:80/other");
+    graves.look(&[same], &mk_verdicts(Some("u")), term(1, 2));
+    // Refused, or not to be decoded: still there.
+    graves.look(&[], &mk_verdicts(Some("u")), term(1, 3));
+    graves.look(&[], &mk_verdicts(None), term(1, 4));
+    assert_eq!(stones(&graves), []);
+    let there = mk_upstream("u", "https://a.example/mcp");
+    graves.look(
+        std::slice::from_ref(&there),
+        &mk_verdicts(Some("u")),
+        term(1, 5),
+    );
+    graves.look(&[there], &mk_verdicts(Some("u")), term(1, 6));
+    assert_eq!(stones(&graves), [("u".into(), Fate::Changed, term(1, 5))]);
+    graves.look(&[], &BTreeMap::new(), term(1, 7));
+    graves.look(&[], &BTreeMap::new(), term(1, 8));
+    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(1, 7))]);
+}
+
+/// Made again under the name: in a cluster it is another object, in a folder the same uid.
+#[test]
+fn what_is_made_again_leaves_the_grave_closed() {
+    let mut graves = Graves::default();
+    let url = "http://a.example/mcp";
+    graves.look(
+        &[mk_upstream("u", url)],
+        &mk_verdicts(Some("u")),
+        term(1, 1),
+    );
+    graves.look(
+        &[mk_upstream("v", url)],
+        &mk_verdicts(Some("v")),
+        term(1, 2),
+    );
+    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(1, 2))]);
+    graves.look(
+        &[mk_upstream("u", url)],
+        &mk_verdicts(Some("u")),
+        term(1, 3),
+    );
+    let two = [
+        ("u".into(), Fate::Removed, term(1, 2)),
+        ("v".into(), Fate::Removed, term(1, 3)),
+    ];
+    assert_eq!(stones(&graves), two);
+}
+
+#[test]
+fn a_deletion_is_found_after_a_restart_and_remembered_after_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = || Graves::load(StateDir::new(dir.path()));
+    let here = mk_upstream("u", "http://a.example/mcp");
+    start().look(&[here], &mk_verdicts(Some("u")), term(1, 1));
+    start().look(&[], &BTreeMap::new(), term(2, 1));
+    let buried = [("u".into(), Fate::Removed, term(2, 1))];
+    assert_eq!(stones(&start()), buried);
+    // Without what was known nobody is buried.
+    std::fs::write(dir.path().join(FILE), "{").unwrap();
+    let mut graves = start();
+    graves.look(&[], &BTreeMap::new(), term(3, 1));
+    assert_eq!(stones(&graves), []);
+}
+
+#[test]
+fn what_was_buried_in_an_epoch_is_lifted_with_it() {
+    let mut graves = Graves::default();
+    let here = mk_upstream("u", "http://a.example/mcp");
+    graves.look(&[here], &mk_verdicts(Some("u")), term(1, 1));
+    graves.look(&[], &BTreeMap::new(), term(1, 2));
+    graves.lift(Epoch(2), term(9, 2));
+    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(1, 2))]);
+    graves.lift(Epoch(1), term(9, 2));
+    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(9, 2))]);
+}
+
+#[test]
+fn the_oldest_graves_are_given_up() {
+    let mut graves = Graves::default();
+    for number in 0..=MOST as u64 {
+        let uid = format!("u{number}");
+        let here = mk_upstream(&uid, "http://a.example/mcp");
+        graves.look(&[here], &mk_verdicts(Some(&uid)), term(1, number));
+    }
+    graves.look(&[], &BTreeMap::new(), term(2, 1));
+    let left = stones(&graves);
+    assert_eq!(left.len(), MOST);
+    assert!(left.iter().all(|(uid, ..)| uid != "u0"));
+}
