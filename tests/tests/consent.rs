@@ -78,12 +78,7 @@ async fn case_63_an_accept_is_relayed_byte_for_byte_and_recorded_with_its_princi
         stack.events(&task).await.unwrap(),
         ["TaskCreated", "TaskConsentDecided(accept)", "TaskCompleted"]
     );
-    let export = stack.export().await.unwrap();
-    let decided = export
-        .lines()
-        .find(|line| line.contains("TaskConsentDecided"));
-    let decided: Value = serde_json::from_str(decided.unwrap()).unwrap();
-    let verdict = &decided["detail"]["verdict"];
+    let verdict = &decided(&stack, &task).await["detail"]["verdict"];
     assert_eq!(verdict["principal"], "key:alice");
     assert_eq!(verdict["relay"], "confirmed");
 }
@@ -137,19 +132,31 @@ async fn case_64_an_answer_that_is_on_its_way_is_the_answer() {
     );
 }
 
-/// Whatever is no yes ends the task, with its reason.
+/// A no, in either of its two words.
 #[tokio::test]
-async fn what_is_no_yes_is_a_decline_with_a_reason() {
-    let cases = [
+async fn case_65_decline_and_cancel_end_the_task() {
+    assert_declines(vec![
         (json!({"action": "decline"}), "declined"),
         (json!({"action": "cancel"}), "cancelled"),
+    ])
+    .await;
+}
+
+/// Whatever else is no yes to an outstanding question is a no, with its reason.
+#[tokio::test]
+async fn case_66_what_is_no_answer_is_a_decline_with_a_reason() {
+    assert_declines(vec![
         (Value::Null, "not_an_answer"),
         (json!("accept"), "not_an_answer"),
         (json!({"content": {"name": "Ann"}}), "missing_action"),
         (json!({"action": "Accept"}), "unknown_action"),
         (json!({"action": true}), "unknown_action"),
         (json!({"action": ["accept"]}), "unknown_action"),
-    ];
+    ])
+    .await;
+}
+
+async fn assert_declines(cases: Vec<(Value, &str)>) {
     let stack = Stack::start().await.unwrap();
     let alice = stack.client(ALICE);
     for (count, (answer, reason)) in (1..).zip(cases) {
@@ -166,13 +173,26 @@ async fn what_is_no_yes_is_a_decline_with_a_reason() {
             ],
             "{answer}"
         );
+        let verdict = &decided(&stack, &task).await["detail"]["verdict"];
+        assert_eq!(verdict["by"], json!({"caller": "key:alice"}), "{verdict}");
+        assert_eq!(verdict["reason"], reason);
         let labels = [("decision", "decline"), ("reason", reason)];
-        let decided = stack.count(DECISIONS, &labels).await.unwrap();
-        assert!(decided >= 1, "{answer}: no decline for {reason}");
+        assert!(stack.count(DECISIONS, &labels).await.unwrap() >= 1);
         stack.upstream.arrived("tasks/cancel", count).await.unwrap();
         assert_eq!(stack.upstream.count("tasks/cancel"), count, "{answer}");
     }
     assert_eq!(stack.upstream.count("tasks/update"), 0);
+}
+
+/// The decision on a task's only question.
+async fn decided(stack: &Stack, task: &str) -> Value {
+    let export = stack.export().await.unwrap();
+    let mut lines = export
+        .lines()
+        .filter(|line| line.contains(task) && line.contains("TaskConsentDecided"));
+    let line = lines.next().unwrap();
+    assert!(lines.next().is_none(), "{export}");
+    serde_json::from_str(line).unwrap()
 }
 
 #[tokio::test]
@@ -378,6 +398,37 @@ async fn case_73_a_relay_of_unknown_outcome_is_settled_by_a_later_poll() {
     );
 }
 
+/// What a poll says that began before the relay ended is no word of how it ended.
+#[tokio::test]
+async fn case_73_a_poll_that_began_before_settles_nothing() {
+    let (stack, alice, task) = asked().await;
+    let gate = Gate::new();
+    let mut working = stack.upstream.task(&task).unwrap();
+    working["resultType"] = json!("complete");
+    working["status"] = json!("working");
+    working.as_object_mut().unwrap().remove("inputRequests");
+    let early = Answer::result(&working).held(&gate);
+    stack.upstream.enqueue("tasks/get", early);
+    let poll = tokio::spawn({
+        let (alice, task) = (alice.clone(), task.clone());
+        async move { alice.get(&task).await }
+    });
+    gate.reached(1).await.unwrap();
+    stack.upstream.enqueue("tasks/update", Answer::hang_up());
+    assert!(accept(&alice, &task).await.error_code().is_ok());
+    gate.open();
+    poll.await.unwrap().unwrap().result().unwrap();
+    assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 0);
+    // Begun after it, and the question is still there: the same bytes may go again.
+    alice.until(&task, "input_required").await.unwrap();
+    assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 0);
+    assert_ack(&accept(&alice, &task).await);
+    alice.until(&task, "completed").await.unwrap();
+    assert_eq!(stack.upstream.count("tasks/update"), 2);
+    let verdict = &decided(&stack, &task).await["detail"]["verdict"];
+    assert_eq!(verdict["relay"], "confirmed");
+}
+
 /// The upstream did not take it, or so it seems.
 #[tokio::test]
 async fn case_73_after_an_unknown_outcome_only_the_same_bytes_are_relayed_again() {
@@ -433,6 +484,8 @@ async fn case_95_an_accept_survives_kill_9_in_the_middle_of_its_relay() {
         stack.events(&task).await.unwrap(),
         ["TaskCreated", "TaskConsentDecided(accept)", "TaskCompleted"]
     );
+    let verdict = &decided(&stack, &task).await["detail"]["verdict"];
+    assert_eq!(verdict["relay"], "unknown");
 }
 
 /// Nobody waits for the acknowledgement any more.
@@ -535,24 +588,52 @@ async fn case_74_a_question_that_the_policy_does_not_allow_is_never_shown() {
     }
 }
 
-#[tokio::test]
-async fn an_answer_needs_the_capability_of_its_question() {
-    let stack = Stack::start().await.unwrap();
-    let alice = stack.client(ALICE);
-    let call = Envelope::call("ask", json!({})).capabilities(Capabilities::Tasks);
+/// Starts a task with a question, creating and answering with these declarations.
+async fn answered_with(
+    (stack, alice): (&Stack, &Client),
+    mode: &str,
+    creating: Capabilities,
+    updating: Capabilities,
+) -> String {
+    let call = Envelope::call("ask", json!({})).capabilities(creating);
     let handle = alice.send(&call).await.unwrap().result().unwrap();
     let task = handle["taskId"].as_str().unwrap();
+    if mode == "url" {
+        let url = json!({"name": {"method": "elicitation/create", "params": {
+            "mode": "url", "message": "Go there.", "url": "https://there.test/", "elicitationId": "e",
+        }}});
+        let bend = json!({"status": "input_required", "inputRequests": url});
+        stack.upstream.bend(task, &bend).unwrap();
+    }
+    alice.until(task, "input_required").await.unwrap();
     let update = Envelope::update(task, &json!({"name": yes()}));
-    alice.get(task).await.unwrap().result().unwrap();
-    let reply = alice
-        .send(&update.capabilities(Capabilities::Tasks))
-        .await
-        .unwrap();
+    let reply = alice.send(&update.capabilities(updating)).await.unwrap();
     assert_ack(&reply);
-    assert_failed(&alice, task, "consent_denied").await;
-    assert_eq!(stack.upstream.count("tasks/update"), 0);
-    let labels = [("decision", "decline"), ("reason", "capability_missing")];
-    assert_eq!(stack.count(DECISIONS, &labels).await.unwrap(), 1);
+    task.to_owned()
+}
+
+/// The request that made the task may have declared it, or the one that answers.
+#[tokio::test]
+async fn case_75_an_answer_needs_the_capability_of_its_question() {
+    let stack = Stack::start().await.unwrap();
+    let alice = stack.client(ALICE);
+    let (none, form) = (Capabilities::Tasks, Capabilities::TasksAndElicitation);
+    for (relayed, (creating, updating)) in (1..).zip([(form, none), (none, form)]) {
+        let task = answered_with((&stack, &alice), "form", creating, updating).await;
+        alice.until(&task, "completed").await.unwrap();
+        assert_eq!(stack.upstream.count("tasks/update"), relayed);
+    }
+    let missing = [("form", none, none), ("url", form, form)];
+    for (count, (mode, creating, updating)) in (1..).zip(missing) {
+        let task = answered_with((&stack, &alice), mode, creating, updating).await;
+        assert_failed(&alice, &task, "consent_denied").await;
+        let labels = [("decision", "decline"), ("reason", "capability_missing")];
+        assert_eq!(stack.count(DECISIONS, &labels).await.unwrap(), count);
+        let verdict = &decided(&stack, &task).await["detail"]["verdict"];
+        assert_eq!(verdict["by"], json!({"caller": "key:alice"}), "{verdict}");
+    }
+    assert_eq!(stack.upstream.count("tasks/update"), 2);
+    stack.upstream.arrived("tasks/cancel", 2).await.unwrap();
 }
 
 /// The drift is found while the update still looks at the question.
