@@ -126,9 +126,12 @@ async fn case_99_a_tenant_at_its_limit_fails_no_task_of_another() {
     let (alice, carol) = (stack.client(ALICE), stack.client(CAROL));
     let task = alice.start_task("ask", json!({})).await.unwrap();
     let gate = Gate::new();
-    let held = Answer::built_in().held(&gate);
-    stack.upstream.enqueue("tools/call", held);
-    let call = hold(&carol);
+    for _ in 0..2 {
+        let held = Answer::built_in().held(&gate);
+        stack.upstream.enqueue("tools/call", held);
+    }
+    // Half of the places are hers: one of the two is refused at once.
+    let calls = [hold(&carol), hold(&carol)];
     gate.reached(1).await.unwrap();
     let mut refused = 0;
     for _ in 0..8 {
@@ -145,6 +148,9 @@ async fn case_99_a_tenant_at_its_limit_fails_no_task_of_another() {
         events,
         ["TaskCreated", "TaskConsentDecided(accept)", "TaskCompleted"]
     );
+    assert_eq!(gate.count(), 1);
     gate.open();
-    call.await.unwrap();
+    for call in calls {
+        call.await.unwrap();
+    }
 }
