@@ -84,7 +84,7 @@ pub struct Grant {
 }
 
 /// One claim of one key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimRef {
     pub key: InputKey,
     pub attempt: u32,

@@ -4,6 +4,7 @@ mod chain;
 mod consent;
 mod lifecycle;
 mod model;
+mod race;
 mod relayed;
 
 use hangar_wire::{Epoch, Generation, ObjectDigest, Sha256Hex, Term};

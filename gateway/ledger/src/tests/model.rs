@@ -8,6 +8,8 @@ use super::*;
 
 const KEYS: [&str; 3] = ["k1", "k2", "k3"];
 const ANSWERS: [&str; 3] = ["yes", "yes, but", "no"];
+/// Who may come to own the task, one after the other.
+const OWNERS: [&str; 2] = ["alice-of-acme", "carol-of-globex"];
 
 /// What the model knows of one key: nothing of slots, only of answers on the wire.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ struct Sent {
 #[derive(Debug, Default)]
 struct Model {
     keys: BTreeMap<InputKey, Wire>,
+    /// Events since its birth; none: no such task.
+    events: Option<u64>,
     outcome: Option<Outcome>,
     mismatches: u32,
     ends: u32,
@@ -88,7 +92,10 @@ fn step() -> impl Strategy<Value = Vec<Command>> {
         2 => Just(vec![lost(0)]),
         2 => Just(vec![Command::Due]),
         1 => Just(vec![Command::Fail { cause: Cause::UpstreamProtocol }]),
-        3 => Just(vec![register(mk_birth())]),
+        3 => prop::sample::select(&OWNERS[..]).prop_map(|owner| {
+            let birth = Birth { owner: mk_owner(owner), ..mk_birth() };
+            vec![register(birth)]
+        }),
     ]
 }
 
@@ -167,8 +174,13 @@ impl Model {
 
     fn record(&mut self, events: &[Event]) {
         for event in events {
+            let count = self.events.map(|count| count + 1);
             match &event.detail {
-                Detail::TaskCreated {} => *self = Self::default(),
+                Detail::TaskCreated {} => {
+                    *self = Self::default();
+                    self.events = Some(1);
+                    continue;
+                }
                 Detail::TaskConsentDecided {
                     key: hash,
                     verdict:
@@ -189,6 +201,7 @@ impl Model {
                     self.ends += 1;
                 }
             }
+            self.events = Some(count.expect("an event of a task that does not exist"));
         }
     }
 
@@ -199,6 +212,7 @@ impl Model {
             *self = Self::default();
             return;
         };
+        assert_eq!(self.events, Some(entry.events), "another number of events");
         let outcome = entry.latch.map(|latch| latch.outcome);
         if self.outcome.is_some() {
             assert_eq!(outcome, self.outcome, "a terminal state is final");
@@ -242,30 +256,79 @@ impl Model {
     }
 }
 
+/// A decision names the owner that the task has, and nobody who had it or wants it.
+fn assert_private(task: &Task, decision: &Decision) {
+    let shown = format!("{decision:?}");
+    let owner = task
+        .entry
+        .as_ref()
+        .map(|entry| format!("{:?}", entry.birth.owner));
+    for other in OWNERS {
+        let is_owner = owner.as_ref().is_some_and(|owner| owner.contains(other));
+        assert!(is_owner || !shown.contains(other), "{other} in {shown}");
+    }
+}
+
+/// One life: commands, how long after the last, how long ago their poll began, and which earlier commands
+/// come again instead, if any.
+type Step = (Vec<Command>, u64, u64, Option<prop::sample::Index>);
+
+fn lives() -> impl Strategy<Value = Vec<Step>> {
+    let pause = prop_oneof![40 => 0_u64..1500, 1 => 0..RETENTION];
+    let again = prop::option::weighted(0.1, any::<prop::sample::Index>());
+    prop::collection::vec((step(), pause, 0_u64..2500, again), 1..60)
+}
+
+fn live(steps: Vec<Step>) {
+    let (mut task, mut model, mut now) = (Task::default(), Model::default(), 0);
+    let mut history: Vec<Vec<Command>> = Vec::new();
+    for (mut commands, pause, ago, again) in steps {
+        now += pause;
+        place(&mut commands, now, ago);
+        if let Some(again) = again.filter(|_| !history.is_empty()) {
+            commands = again.get(&history).clone();
+        }
+        history.push(commands.clone());
+        let before = task.entry.clone();
+        let Ok(decision) = task.run(commands.clone(), now) else {
+            assert_eq!(task.entry, before);
+            continue;
+        };
+        if before.as_ref().is_some_and(Entry::is_live) {
+            model.hear(&commands);
+        }
+        assert_private(&task, &decision);
+        model.relay(decision.claims(), &commands, at(now));
+        model.record(&decision.events);
+        model.check(before.as_ref(), &decision, &task);
+    }
+    let summary = verify(task.lines.iter().map(Vec::as_slice)).unwrap();
+    assert_eq!(summary.events, task.lines.len() as u64);
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(400))]
 
     #[test]
-    fn no_life_breaks_a_promise(
-        steps in prop::collection::vec((step(), prop_oneof![40 => 0_u64..1500, 1 => 0..RETENTION], 0_u64..2500), 1..60)
-    ) {
-        let (mut task, mut model, mut now) = (Task::default(), Model::default(), 0);
-        for (mut commands, pause, ago) in steps {
-            now += pause;
-            place(&mut commands, now, ago);
-            let before = task.entry.clone();
-            let Ok(decision) = task.run(commands.clone(), now) else {
-                prop_assert_eq!(&task.entry, &before);
-                continue;
-            };
-            if before.as_ref().is_some_and(Entry::is_live) {
-                model.hear(&commands);
-            }
-            model.relay(decision.claims(), &commands, at(now));
-            model.record(&decision.events);
-            model.check(before.as_ref(), &decision, &task);
-        }
-        let summary = verify(task.lines.iter().map(Vec::as_slice)).unwrap();
-        prop_assert_eq!(summary.events, task.lines.len() as u64);
+    fn no_life_breaks_a_promise(steps in lives()) {
+        live(steps);
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(50_000))]
+
+    #[test]
+    #[ignore = "takes minutes: cargo campaign model"]
+    fn long_no_life_breaks_a_promise(steps in lives()) {
+        live(steps);
     }
 }

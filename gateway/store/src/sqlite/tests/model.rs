@@ -1,5 +1,6 @@
 //! Random transactions against a map that anybody can follow.
 
+use hangar_ledger::{Detail, Event};
 use proptest::prelude::*;
 
 use super::*;
@@ -22,6 +23,10 @@ enum Step {
     Purge {
         task: usize,
     },
+    /// An earlier transaction comes again, as from a replica that did not hear of its end.
+    Replay {
+        which: prop::sample::Index,
+    },
     Reopen,
 }
 
@@ -34,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (task.clone(), status, prop::bool::weighted(0.2))
             .prop_map(|(task, status, stale)| Step::Poll { task, status, stale }),
         2 => task.prop_map(|task| Step::Purge { task }),
+        2 => any::<prop::sample::Index>().prop_map(|which| Step::Replay { which }),
         1 => Just(Step::Reopen),
     ]
 }
@@ -43,6 +49,10 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     entries: BTreeMap<TaskKey, Entry>,
     events: Vec<Vec<u8>>,
+    /// The same events, read.
+    chain: Vec<Event>,
+    /// Everything that was tried.
+    tried: Vec<Transaction>,
 }
 
 // === impl Model ===
@@ -75,8 +85,8 @@ impl Model {
                 self.entries.remove(&what.key);
             }
         }
-        self.events
-            .extend(what.events.iter().map(hangar_ledger::Event::line));
+        self.events.extend(what.events.iter().map(Event::line));
+        self.chain.extend(what.events.iter().cloned());
         Ok(())
     }
 
@@ -108,8 +118,24 @@ impl Model {
                 let late = BORN * 2;
                 transaction(&entry.key, Some(entry), Command::Due, late)
             }
+            Step::Replay { which } => {
+                let tried = (!self.tried.is_empty()).then(|| which.get(&self.tried));
+                tried.cloned()
+            }
             Step::Reopen => None,
         }
+    }
+
+    /// Live tasks of a tenant as the chain alone tells: births without an end.
+    fn live_by_chain(&self, tenant: &TenantRef) -> usize {
+        let of = |event: &&Event| event.owner.tenant.as_ref() == Some(tenant);
+        let is_birth = |event: &&Event| event.detail == Detail::TaskCreated {};
+        let is_end = |event: &&Event| event.detail.is_terminal();
+        let count = |of_kind: &dyn Fn(&&Event) -> bool| {
+            let of_tenant = self.chain.iter().filter(of);
+            of_tenant.filter(of_kind).count()
+        };
+        count(&is_birth) - count(&is_end)
     }
 
     async fn check(&self, store: &SqliteStore) {
@@ -117,11 +143,19 @@ impl Model {
             let key = mk_key(task);
             let entry = store.get(&key).await.unwrap();
             assert_eq!(entry.as_ref(), self.entries.get(&key));
+            for (tenant, principal) in [("acme", "alice"), ("acme", "bob"), ("globex", "alice")] {
+                let owner = mk_owner(tenant, principal);
+                let own = entry.clone().filter(|entry| entry.birth.owner == owner);
+                let scope = Scope::Owner(owner);
+                let seen = store.lookup(&scope, &key.upstream, &key.task).await;
+                assert_eq!(seen.unwrap(), own, "{task} for {tenant}, {principal}");
+            }
         }
         for name in TENANTS {
             let tenant = mk_tenant(name);
             let live = store.live_of(Some(&tenant)).await.unwrap();
             assert_eq!(live, self.live(&tenant));
+            assert_eq!(live, self.live_by_chain(&tenant) as u64);
         }
         let mut live = BTreeMap::new();
         for entry in self.entries.values().filter(|entry| entry.is_live()) {
@@ -149,8 +183,14 @@ proptest! {
                     store = open(folder.path());
                 } else if let Some(transaction) = model.transaction(step) {
                     let expected = model.apply(&transaction);
+                    let (quota, key) = (transaction.quota, transaction.key.clone());
+                    model.tried.push(transaction.clone());
                     let answer = store.commit(transaction).await;
                     assert_eq!(answer.map_err(|error| error.reason()), expected);
+                    if let (Ok(()), Some(quota)) = (expected, quota) {
+                        let tenant = model.entries[&key].tenant().cloned();
+                        assert!(store.live_of(tenant.as_ref()).await.unwrap() <= quota);
+                    }
                 }
                 model.check(&store).await;
             }
