@@ -21,6 +21,7 @@ pub mod open;
 pub mod operator;
 pub mod process;
 pub mod python;
+pub mod ranks;
 pub mod raw;
 pub mod scripted;
 pub mod sse;
