@@ -1,5 +1,7 @@
 //! The files of the repository, for the rules in `tests/`.
 
+pub mod cases;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ pub struct Source {
     pub text: String,
 }
 
+/// Where the table of behaviour cases is.
+pub const CASES_FILE: &str = "tests/README.md";
 /// Folders that hold nothing written by hand.
 const SKIPPED: &[&str] = &["target", ".git", "__pycache__"];
 

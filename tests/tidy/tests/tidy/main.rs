@@ -1,5 +1,6 @@
 //! Rules of this repository that no compiler checks.
 
+mod cases;
 mod chart;
 mod conditions;
 mod features;
