@@ -109,12 +109,16 @@ async fn case_58_a_list_that_lacks_the_tool_or_is_malformed_three_times_is_drift
         .collect();
     let mut nameless = tools();
     nameless.push(mk_tool("", "Nobody.", &json!({})));
+    // A parser that takes this for its own would see something else than a client.
+    let mut private = mk_tool("slow", "Takes its time.", &json!({}));
+    private["x"] = json!({"$serde_json::private::Number": "1"});
     let doubled = r#"{"resultType":"complete","tools":[{"name":"slow","name":"slow"}]}"#;
     assert_unseen(vec![
         ("lacks it", always(listed(&others, None))),
         ("empty", always(listed(&[], None))),
         ("no name", always(listed(&nameless, None))),
         ("a key twice", always(Answer::result_text(doubled))),
+        ("another reader's key", always(listed(&[private], None))),
         (
             "no list",
             always(Answer::result(
