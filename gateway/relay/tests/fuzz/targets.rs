@@ -16,6 +16,8 @@ use serde_json::value::RawValue;
 use crate::mutate::Dice;
 
 const ID: &str = "1";
+/// A name that must be escaped.
+const OTHER: &str = "\"other\"\u{e9}\u{1}\\";
 
 /// A message of either direction: what is accepted is passed on byte for byte.
 pub(crate) fn envelope(input: &[u8]) -> bool {
@@ -84,13 +86,13 @@ fn relayed(request: &envelope::Request<'_>) {
     if tasks == TasksExtension::Forward || params.meta.capabilities.raw.get() == "{}" {
         assert_eq!(sent, request.body, "not passed byte for byte");
     }
-    let mut renamed = rewrite::call(request, &params, "\"other\"\u{e9}", tasks).into_owned();
+    let mut renamed = rewrite::call(request, &params, OTHER, tasks).into_owned();
     let again = envelope::parse(renamed.as_bytes()).expect("what is sent can be read");
     let Message::Request(again) = again else {
         panic!("a request became something else");
     };
     let read = Params::parse(method, &again).expect("its params can be read");
-    assert_eq!(read.name.as_deref(), Some("\"other\"\u{e9}"));
+    assert_eq!(read.name.as_deref(), Some(OTHER));
     // Only the name differs: put back, everything is as it was.
     let spelled = params.members.get("name").unwrap().get();
     let made = read.members.get("name").unwrap().get().to_owned();
