@@ -349,3 +349,6 @@ impl Drop for Underway<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

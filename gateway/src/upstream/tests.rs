@@ -28,7 +28,7 @@ use crate::config::{Active, Config, Runtimes, Upstream};
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}"#;
 const MOST: u64 = 4096;
 
-async fn mk_server(app: Router) -> SocketAddr {
+pub(super) async fn mk_server(app: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, app).await });
@@ -39,7 +39,7 @@ fn mk_active(url: &str) -> Arc<Active> {
     mk_active_of(url, Protocol::V2026_07_28)
 }
 
-fn mk_active_of(url: &str, protocol: Protocol) -> Arc<Active> {
+pub(super) fn mk_active_of(url: &str, protocol: Protocol) -> Arc<Active> {
     let upstream = hangar_wire::Upstream {
         namespace: "tools".into(),
         name: "reports".into(),
@@ -78,7 +78,7 @@ fn mk_active_of(url: &str, protocol: Protocol) -> Arc<Active> {
     config.load().unwrap()
 }
 
-fn mk_upstream(active: &Active) -> Arc<Upstream> {
+pub(super) fn mk_upstream(active: &Active) -> Arc<Upstream> {
     let uid = hangar_ledger::UpstreamUid("u-1".into());
     Arc::clone(active.upstream_by_uid(&uid).unwrap())
 }
