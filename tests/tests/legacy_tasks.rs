@@ -518,6 +518,33 @@ async fn a_task_outlives_its_session_and_the_gateways_process() {
     assert_eq!(world.events(&task).await, ["TaskCreated", "TaskCompleted"]);
 }
 
+/// Where names have a prefix, it is the upstream's own tool that says whether it runs as a task.
+#[tokio::test]
+async fn a_task_is_reached_at_the_tenants_endpoint_too() {
+    let world = World::start().await;
+    let alice = world.stack.gateway.client().with_key(ALICE);
+    let listed = alice.list_tools().await.unwrap();
+    assert!(String::from_utf8_lossy(&listed.body).contains("reports__strict"));
+    for (tool, end) in [
+        ("reports__slow", "TaskCompleted"),
+        ("reports__strict", "TaskCancelled"),
+    ] {
+        let task = alice.start_task(tool, json!({})).await.unwrap();
+        alice.until(&task, "working").await.unwrap();
+        if end == "TaskCompleted" {
+            world.tasks.complete(&task, "done");
+            let done = alice.until(&task, "completed").await.unwrap();
+            assert_eq!(done["result"]["content"][0]["text"], "done");
+        } else {
+            alice.cancel(&task).await.unwrap().result().unwrap();
+            alice.until(&task, "cancelled").await.unwrap();
+        }
+        assert_eq!(world.events(&task).await, ["TaskCreated", end]);
+    }
+    let said = alice.call("reports__echo", json!({"text": "hi"})).await;
+    assert_eq!(said.unwrap().result().unwrap()["content"][0]["text"], "hi");
+}
+
 /// Who may read another's task asks in the session that it was born in.
 #[tokio::test]
 async fn a_shared_task_is_asked_about_in_its_owners_session() {
