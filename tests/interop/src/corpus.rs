@@ -128,6 +128,9 @@ fn is_post(verb: &str) -> bool {
     verb == POST
 }
 
+/// How a server says when it wants to be polled.
+const INTERVAL: &str = r#""pollIntervalMs":"#;
+
 // === impl Recording ===
 
 impl Recording {
@@ -357,6 +360,21 @@ impl Answer {
                 Some(id) if id == old => json::with(&message, "id", &new),
                 _ => message,
             }
+        })
+    }
+
+    /// The same answer of a server that lets its tasks be polled at any pace: what was recorded over
+    /// seconds is asked for at once.
+    #[must_use]
+    pub fn at_any_pace(self) -> Self {
+        self.edited(|message| {
+            let mut parts = message.split(INTERVAL);
+            let mut text = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+                text.extend([INTERVAL, "0", rest]);
+            }
+            text
         })
     }
 

@@ -153,6 +153,7 @@ impl State {
             let (id, answer) = known.unwrap_or_else(|| (ask.id(), Answer::unknown(ask)));
             return (answer.with_id(id, ask.id()), false);
         };
+        let answer = answer.at_any_pace();
         self.learn(&asked, &answer);
         let is_open = answer.is_open();
         (answer.with_id(asked.id(), ask.id()), is_open)
