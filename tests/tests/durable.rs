@@ -72,7 +72,7 @@ async fn case_17_nothing_of_the_handle_leaves_before_its_commit() {
     let lock = ledger.lock().unwrap();
     let (mut raw, task) = called(&stack).await;
     // The gateway goes on answering what it need not commit.
-    for _ in 0..10 {
+    for _ in 0..3 {
         let alice = stack.client(ALICE);
         alice.until(&known, "working").await.unwrap();
     }
