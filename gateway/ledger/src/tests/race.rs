@@ -296,30 +296,44 @@ impl World {
                 });
                 steps.push((name("notes the cancel"), next));
             }
-            At::Relaying { base, claims } => {
-                let slot = base.entry().slot(&key(QUESTION.0));
-                let claimed = slot.is_some_and(|slot| match &slot.state {
-                    SlotState::Claimed { claim, .. } => claim.deadline > super::at(self.now),
-                    _ => false,
-                });
-                if !claimed {
-                    // It is too late to send anything, so nobody can have taken it.
-                    let fate = Fate::Refused;
-                    steps.push((name("is late"), Ok(to(At::Telling { base, claims, fate }))));
-                    return;
-                }
-                for fate in self.fates() {
-                    let next = self.relays(index, &base, &claims, fate);
-                    steps.push((name(&format!("relays: {fate:?}")), next));
-                }
-                self.crash(index, steps);
-            }
+            At::Relaying { base, claims } => self.relaying(index, &base, &claims, steps),
             At::Telling { .. } => {
                 steps.push((name("tells how it ended"), self.tells(index, versions)));
                 self.crash(index, steps);
             }
             At::Done => {}
         }
+    }
+
+    fn relaying(
+        &self,
+        index: usize,
+        base: &Kept,
+        claims: &[ClaimRef],
+        steps: &mut Vec<(String, Next)>,
+    ) {
+        let slot = base.entry().slot(&key(QUESTION.0));
+        let in_time = slot.is_some_and(|slot| match &slot.state {
+            SlotState::Claimed { claim, .. } => claim.deadline > at(self.now),
+            _ => false,
+        });
+        let name = |does: &str| format!("answer {index} {does}");
+        if in_time {
+            for fate in self.fates() {
+                let next = self.relays(index, base, claims, fate);
+                steps.push((name(&format!("relays: {fate:?}")), next));
+            }
+            self.crash(index, steps);
+            return;
+        }
+        // It is too late to send anything, so nobody can have taken it.
+        let mut next = self.clone();
+        next.requests[index].at = At::Telling {
+            base: base.clone(),
+            claims: claims.to_vec(),
+            fate: Fate::Refused,
+        };
+        steps.push((name("is late"), Ok(next)));
     }
 
     /// The replica dies and takes what it knew with it.
