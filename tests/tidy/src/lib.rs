@@ -1,6 +1,7 @@
 //! The files of the repository, for the rules in `tests/`.
 
 pub mod cases;
+pub mod breaks;
 
 use std::fs;
 use std::path::{Path, PathBuf};

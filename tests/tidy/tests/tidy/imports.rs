@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("hangar-tests", &[]),
     ("hangar-bench", &["hangar-tests"]),
+    ("hangar-campaign", &["hangar-tidy"]),
     ("hangar-demo", &["hangar-tests"]),
     ("hangar-demo-upstream", &[]),
     ("hangar-e2e", &["hangar-tests"]),
