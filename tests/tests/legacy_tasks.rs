@@ -101,7 +101,7 @@ async fn case_21_both_shapes_of_a_handle_are_governed_alike_and_served_flat() {
         served,
         json!({
             "resultType": "task", "taskId": id, "status": "working", "ttlMs": 86_400_000,
-            "pollIntervalMs": 50, "statusMessage": "begun",
+            "pollIntervalMs": 1, "statusMessage": "begun",
             "createdAt": "2026-12-01T06:12:36.127Z", "lastUpdatedAt": "2026-12-01T06:12:36.127Z",
         })
     );
@@ -261,7 +261,7 @@ async fn case_40_a_completed_payload_is_fetched_and_inlined() {
     assert_eq!(working["resultType"], "complete");
     assert_eq!(
         (&working["ttlMs"], &working["pollIntervalMs"]),
-        (&json!(86_400_000), &json!(50))
+        (&json!(86_400_000), &json!(1))
     );
     assert!(working["ttl"].is_null() && working["pollInterval"].is_null());
     assert_eq!(upstream.count("tasks/result"), 0, "it would wait");

@@ -109,7 +109,7 @@ impl LegacyTasks {
         let id = format!("old-{}", tasks.len());
         let members = json!({
             "taskId": id, "status": "working", "ttl": ttl, "createdAt": CREATED,
-            "lastUpdatedAt": CREATED, "pollInterval": 50, "statusMessage": "begun",
+            "lastUpdatedAt": CREATED, "pollInterval": 1, "statusMessage": "begun",
         });
         let handle = json!({"task": members});
         tasks.push(Task {

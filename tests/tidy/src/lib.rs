@@ -1,7 +1,7 @@
 //! The files of the repository, for the rules in `tests/`.
 
-pub mod cases;
 pub mod breaks;
+pub mod cases;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Rules of this repository that no compiler checks.
 
-mod cases;
 mod breaks;
+mod cases;
 mod chart;
 mod conditions;
 mod features;
