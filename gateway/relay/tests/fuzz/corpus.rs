@@ -50,7 +50,8 @@ const BAD_MESSAGES: [&str; 20] = [
     "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"m\"}",
     r#"{"jsonrpc":"2.0","id":1,"method":"\ud800"}"#,
 ];
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 9] = [
+    r#"{"name":"n","inputSchema":{"maximum":0.5e21,"minimum":-1e20}}"#,
     r#"{"name":"n","inputSchema":{"type":"object"},"x":[1,1.0,1e0,-0,0.5,5e-324,1e21]}"#,
     r#"{"name":"n","description":"\u0061\/\u00e9\ud83d\ude00","inputSchema":{}}"#,
     r#"{"b":1,"a":2,"\u0061a":3,"\uffff":4,"\ud83d\ude00":5,"name":"n"}"#,
