@@ -4,7 +4,7 @@
 #![cfg(test)]
 
 use hangar_tests::client::{Client, Reply};
-use hangar_tests::manifests::{self, Manifest};
+use hangar_tests::manifests::{self, Manifest, mk_upstream};
 use hangar_tests::scripted::{Answer, Gate, Upstream};
 use hangar_tests::stack::{ALICE, BOB, CAROL, REPORTS, Stack, world};
 use hangar_tests::wait;
@@ -380,6 +380,57 @@ async fn case_93_another_origin_ends_tasks_and_another_path_does_not() {
     assert_eq!(stack.upstream.count("tasks/cancel"), 0);
     let fresh = alice.start_task("slow", json!({})).await.unwrap();
     alice.until(&fresh, "working").await.unwrap();
+}
+
+/// On the endpoint of a tenant, with two upstreams left and with one.
+#[tokio::test]
+async fn case_93_a_deleted_upstream_ends_its_own_tasks_on_the_tenants_endpoint() {
+    let (stack, alice) = start().await;
+    let (second, third) = (
+        Upstream::start().await.unwrap(),
+        Upstream::start().await.unwrap(),
+    );
+    let write = |more: &[(&str, &Upstream)]| {
+        let mut objects = world(&stack.upstream.url());
+        for (name, upstream) in more {
+            objects.push(mk_upstream(name, &upstream.url()));
+            objects[1] = objects[1].clone().grants_with_consent(name);
+        }
+        manifests::write(&stack.manifests(), "world.yaml", &objects).unwrap();
+    };
+    write(&[("second", &second), ("third", &third)]);
+    let of = |name: &str| stack.gateway.client_of("default", name).with_key(ALICE);
+    let merged = stack.gateway.client().with_key(ALICE);
+    let mut tasks = Vec::new();
+    for (client, upstream, id) in [
+        (alice.clone(), &stack.upstream, "of-the-first"),
+        (of("second"), &second, "of-the-second"),
+        (of("third"), &third, "of-the-third"),
+    ] {
+        until_back(&client).await;
+        upstream.set_task_ids(&[id]);
+        tasks.push(client.start_task("slow", json!({})).await.unwrap());
+        merged.until(id, "working").await.unwrap();
+    }
+    write(&[("second", &second)]);
+    until_gone(&of("third")).await;
+    assert_failed(&merged, &tasks[2], "upstream_removed").await;
+    merged.until(&tasks[1], "working").await.unwrap();
+    write(&[]);
+    until_gone(&of("second")).await;
+    for client in [&merged, &of("second")] {
+        assert_failed(client, &tasks[1], "upstream_removed").await;
+    }
+    merged.until(&tasks[0], "working").await.unwrap();
+    // Each endpoint speaks of its own upstream.
+    let elsewhere = of("third").get(&tasks[1]).await.unwrap();
+    assert_eq!(elsewhere.error_code().unwrap(), ENDPOINT_NOT_FOUND);
+    let stranger = stack.gateway.client().with_key(BOB);
+    let (foreign, unknown) = (stranger.get(&tasks[1]).await, stranger.get("x").await);
+    assert_eq!(
+        foreign.unwrap().fingerprint(CORRELATION),
+        unknown.unwrap().fingerprint(CORRELATION)
+    );
 }
 
 /// A configuration that says nothing of an upstream is no word that it is gone.

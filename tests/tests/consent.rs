@@ -86,10 +86,10 @@ async fn case_63_an_accept_is_relayed_byte_for_byte_and_recorded_with_its_princi
 #[tokio::test]
 async fn case_64_one_answer_many_times_at_once_is_relayed_once() {
     let (stack, alice, task) = asked().await;
+    // All of them are told that the question is open, before any is relayed.
     let gate = Gate::new();
-    stack
-        .upstream
-        .enqueue("tasks/update", Answer::built_in().held(&gate));
+    let held = Answer::built_in().held(&gate);
+    stack.upstream.script("tasks/get", move |_| held.clone());
     let answers: Vec<_> = (0..5)
         .map(|_| {
             let (alice, task) = (alice.clone(), task.clone());
@@ -97,6 +97,8 @@ async fn case_64_one_answer_many_times_at_once_is_relayed_once() {
         })
         .collect();
     gate.reached(1).await.unwrap();
+    let inflight = "hangar_inflight_requests";
+    stack.gateway.metric(inflight, &[], 5.0).await.unwrap();
     gate.open();
     for answer in answers {
         assert_ack(&answer.await.unwrap());
@@ -111,9 +113,9 @@ async fn case_64_one_answer_many_times_at_once_is_relayed_once() {
 async fn case_64_an_answer_that_is_on_its_way_is_the_answer() {
     let (stack, alice, task) = asked().await;
     let gate = Gate::new();
-    stack
-        .upstream
-        .enqueue("tasks/update", Answer::built_in().held(&gate));
+    // The upstream goes on asking: nothing but the claim says that it has an answer.
+    let late = Answer::result(&json!({"resultType": "complete"})).held(&gate);
+    stack.upstream.enqueue("tasks/update", late);
     let first = tokio::spawn({
         let (alice, task) = (alice.clone(), task.clone());
         async move { accept(&alice, &task).await }
@@ -124,6 +126,7 @@ async fn case_64_an_answer_that_is_on_its_way_is_the_answer() {
     assert_ack(&update(&alice, &task, &no).await);
     gate.open();
     assert_ack(&first.await.unwrap());
+    stack.upstream.complete(&task, "done").unwrap();
     alice.until(&task, "completed").await.unwrap();
     assert_eq!(stack.upstream.count("tasks/update"), 1);
     assert_eq!(
@@ -301,6 +304,9 @@ async fn case_69_a_used_key_never_asks_anything_else() {
     stack.upstream.bend(&task, &again).unwrap();
     alice.until(&task, "input_required").await.unwrap();
     assert_ack(&accept(&alice, &task).await);
+    // Nor does a no undo it.
+    assert_ack(&update(&alice, &task, &json!({"name": {"action": "decline"}})).await);
+    alice.until(&task, "input_required").await.unwrap();
     assert_eq!(stack.upstream.count("tasks/update"), 1);
     assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 1);
     // Another one does not.
