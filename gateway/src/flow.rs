@@ -45,6 +45,7 @@ use crate::config::{Active, Grant, Upstream};
 use crate::gateway::Gateway;
 use crate::http::legacy::Client;
 use crate::http::rescue;
+use crate::upstream::contracts;
 use crate::upstream::era;
 use crate::upstream::exchange::{self, Exchange, Failure, Notes};
 use crate::upstream::polls::Told;
@@ -190,7 +191,8 @@ impl Call<'_> {
     ) -> Result<Bytes, Failure> {
         let places = &self.upstream.runtime.places;
         let tenant = &self.caller.tenant.object.tenant;
-        let _place = places.take(tenant).ok_or(Failure::Busy)?;
+        let place = places.take(tenant).ok_or(Failure::Busy);
+        let _place = place.inspect_err(|failure| self.upstream_failed(failure.reason()))?;
         let timer = self
             .gateway
             .metrics
@@ -209,7 +211,28 @@ impl Call<'_> {
         };
         let reply = exchange::send_noting(exchange, notes).await;
         timer.observe_duration();
+        let reply = reply.inspect_err(|failure| self.upstream_failed(failure.reason()));
         Ok(reply?.message)
+    }
+
+    /// Reads the message that answers the client's request; what is no reply counts as a failure.
+    pub fn read<'m>(&self, message: &'m Bytes) -> Result<Relayed<'m>, WireError> {
+        Relayed::parse(message, self.request.id).map_err(|error| {
+            self.upstream_failed(error.reason());
+            breach(error)
+        })
+    }
+
+    /// The answer to a request that needs contracts which cannot be had.
+    pub fn unseen(&self, error: &contracts::Error) -> WireError {
+        self.upstream_failed(error.reason());
+        rescue::contract(error)
+    }
+
+    fn upstream_failed(&self, reason: &str) {
+        let tenant = &self.caller.tenant.object.tenant;
+        let metrics = &self.gateway.metrics;
+        metrics.upstream_failed(tenant, &self.grant.label, reason);
     }
 }
 
@@ -218,8 +241,12 @@ impl Call<'_> {
 impl<'a> Relayed<'a> {
     /// Reads the message that answers the request `id`.
     pub fn read(message: &'a Bytes, id: &RawValue) -> Result<Self, WireError> {
-        let (reply, echo) = envelope::parse_reply(message, id)
-            .map_err(|error| WireError::from(Kind::UpstreamProtocol).because(error))?;
+        Self::parse(message, id).map_err(breach)
+    }
+
+    /// The same, for one who tells why it is none.
+    pub fn parse(message: &'a Bytes, id: &RawValue) -> Result<Self, envelope::Error> {
+        let (reply, echo) = envelope::parse_reply(message, id)?;
         Ok(Self {
             reply,
             echo,
@@ -358,6 +385,11 @@ pub async fn answer(call: &Call<'_>) -> Result<Answer, WireError> {
         Method::TasksUpdate => update::run(call).await,
         Method::TasksCancel => cancel::run(call).await,
     }
+}
+
+/// The answer to a message of an upstream that is no reply.
+fn breach(error: envelope::Error) -> WireError {
+    WireError::from(Kind::UpstreamProtocol).because(error)
 }
 
 /// The protocol's routing headers for the upstream leg, and the mirrored arguments.

@@ -20,6 +20,7 @@ pub struct Metrics {
     pub requests: IntCounterVec,
     pub request_seconds: HistogramVec,
     pub upstream_seconds: HistogramVec,
+    pub upstream_failures: IntCounterVec,
     pub inflight: IntGauge,
     pub listeners: IntGauge,
     pub refused_requests: IntCounterVec,
@@ -70,6 +71,7 @@ impl Metrics {
             requests: build.counters("hangar_requests_total", "MCP requests by outcome.", &["tenant", "upstream", "method", "outcome"])?,
             request_seconds: build.histograms("hangar_request_duration_seconds", "Time from request to answer.", &["tenant"], REQUEST_BUCKETS)?,
             upstream_seconds: build.histograms("hangar_upstream_duration_seconds", "Time of one exchange with an upstream.", &["tenant"], REQUEST_BUCKETS)?,
+            upstream_failures: build.counters("hangar_upstream_failures_total", "Exchanges that brought no reply which can be read, by reason.", &["tenant", "upstream", "reason"])?,
             inflight: build.gauge("hangar_inflight_requests", "MCP requests being answered.")?,
             listeners: build.gauge("hangar_listen_streams", "Streams of subscriptions/listen that are open.")?,
             refused_requests: build.counters("hangar_refused_requests_total", "MCP requests refused under an HTTP status other than 200, by reason.", &["reason"])?,
@@ -127,6 +129,7 @@ impl Metrics {
         };
         for counters in [
             &self.requests,
+            &self.upstream_failures,
             &self.tasks_relayed,
             &self.tasks_completed,
             &self.tasks_failed,
@@ -150,6 +153,14 @@ impl Metrics {
         ] {
             remove(histograms, tenant_is_gone);
         }
+    }
+
+    /// An upstream was asked for a tenant and gave no reply that can be read.
+    pub fn upstream_failed(&self, tenant: &str, upstream: &str, reason: &str) {
+        let failures = &self.upstream_failures;
+        failures
+            .with_label_values(&[tenant, upstream, reason])
+            .inc();
     }
 
     /// Prometheus text format, version 0.0.4.

@@ -9,6 +9,7 @@ pub mod era;
 mod events;
 pub mod exchange;
 pub mod listen;
+pub mod patience;
 pub mod pins;
 pub mod polls;
 pub mod session;
@@ -30,6 +31,7 @@ pub struct Runtime {
     /// Tasks that are being told to stop right now.
     pub cancels: Cancels,
     pub contracts: contracts::Contracts,
+    pub patience: patience::Patience,
     pub pins: pins::Known,
     pub polls: polls::Polls,
     pub resources: Remembered,

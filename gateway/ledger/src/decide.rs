@@ -115,7 +115,8 @@ pub enum Change {
     WriteBehind(Box<Entry>),
     /// Governance changed: durable first.
     Commit(Box<Entry>),
-    /// Its retention ended: it no longer exists.
+    /// Its retention ended: it no longer exists. Where nobody looked since it was live, its end is
+    /// among the events.
     Purge,
 }
 
@@ -204,7 +205,8 @@ pub fn decide(
     if stage.pass_time(began.map_or(now, |began| began.min(now))) == Passed::Purge {
         return Ok(Decision {
             change: Change::Purge,
-            ..Decision::unchanged()
+            events: stage.events,
+            effects: stage.effects,
         });
     }
     // Stable, so that declines keep their order; behind a decline there is no claim to relay.
@@ -250,7 +252,7 @@ fn register(
         mismatch_at: None,
         lost_since: None,
         cancel_requested_at: None,
-        version: existing.map_or(1, |entry| entry.version.saturating_add(1)),
+        version: existing.map_or(now.0, |entry| entry.version.saturating_add(1)),
         head: key.root(),
         events: 0,
     };

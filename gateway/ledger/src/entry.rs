@@ -89,7 +89,8 @@ pub struct Entry {
     /// When the first poll began that found no such task.
     pub lost_since: Option<Millis>,
     pub cancel_requested_at: Option<Millis>,
-    /// Moves with every commit; a write behind leaves it.
+    /// Moves with every commit; a write behind leaves it. Begins at the time of birth, which no other
+    /// task under this key can have had: a decision on that one never passes for one on this.
     pub version: u64,
     pub head: ChainHead,
     /// Number of events on the chain.
@@ -101,6 +102,7 @@ pub struct Entry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Latch {
     pub outcome: Outcome,
+    /// Where time ended it, the moment when it did, however late that was seen.
     pub at: Millis,
 }
 
@@ -308,6 +310,14 @@ impl Entry {
     /// Creation + `ttlMs` on our clock: `createdAt` is the upstream's, and never later than ours.
     pub fn ttl_ends_at(&self) -> Option<Millis> {
         self.snapshot.ttl_ms.map(|ttl| self.relayed_at.plus(ttl))
+    }
+
+    /// When nothing is left of it: a retention after its end, be that recorded or only due.
+    pub fn gone_at(&self) -> Millis {
+        match self.latch {
+            Some(_) => self.expires_at(),
+            None => self.due_at().plus(self.birth.retention_ms),
+        }
     }
 
     pub fn slot(&self, key: &crate::InputKey) -> Option<&Slot> {

@@ -79,22 +79,30 @@ impl Stage {
     }
 
     /// Ends what is due: a question nobody answered, a live entry nobody asked for, a terminal one.
+    ///
+    /// Guarantees: what is seen at `access` does not depend on who looked before. Whatever came first
+    /// ended it, at its own time, and its retention begins then.
     pub(crate) fn pass_time(&mut self, access: Millis) -> Passed {
-        let entry = &self.entry;
-        let expired = entry.expires_at() <= access;
-        if !entry.is_live() {
-            return if expired {
-                Passed::Purge
-            } else {
-                Passed::Stays
+        if self.entry.is_live() {
+            let expires = self.entry.expires_at();
+            let consent = self.entry.consent_expires_at().filter(|at| *at <= expires);
+            let (due, reason) = match consent {
+                Some(at) => (at, FailureReason::ConsentExpired),
+                None => (expires, FailureReason::Evicted),
             };
+            if due > access {
+                return Passed::Stays;
+            }
+            self.fail(reason);
+            if let Some(latch) = &mut self.entry.latch {
+                latch.at = due;
+            }
         }
-        if entry.consent_expires_at().is_some_and(|at| at <= access) {
-            self.fail(FailureReason::ConsentExpired);
-        } else if expired {
-            self.fail(FailureReason::Evicted);
+        if self.entry.expires_at() <= access {
+            Passed::Purge
+        } else {
+            Passed::Stays
         }
-        Passed::Stays
     }
 
     /// Appends to the chain.

@@ -2,6 +2,7 @@
 
 mod chain;
 mod consent;
+mod expiry;
 mod lifecycle;
 mod model;
 mod race;
@@ -317,7 +318,7 @@ fn an_entry_of_another_format_is_refused_by_name() {
     );
     assert_eq!(error.reason(), "format");
     let text = String::from_utf8(Task::born().entry().encode()).unwrap();
-    let longer = text.replacen(r#""version":1"#, r#""version":1,"future":1"#, 1);
+    let longer = text.replacen(r#""version":1"#, r#""future":1,"version":1"#, 1);
     assert_ne!(text, longer);
     assert_eq!(
         Entry::decode(longer.as_bytes()).unwrap_err().reason(),

@@ -89,7 +89,9 @@ fn answers(caller: &Caller, grant: &Grant, owns: bool) -> bool {
 // === impl Section ===
 
 impl Section {
-    /// The entry of this task, where the client may see it.
+    /// The entry of this task as of now, where the client may see it.
+    ///
+    /// Guarantees: what time has ended is ended here, so that no method sees more of it than another.
     pub async fn find(&self, method: Method, task: &TaskId) -> Result<Found, WireError> {
         let scope = self.scope();
         let found = self
@@ -103,16 +105,18 @@ impl Section {
                 let role = self.role(&entry.birth.owner)?;
                 Some(Found { entry, role })
             });
-        let Some(found) = found else {
+        let miss = || {
             self.count_refusal(method, Kind::TaskNotFound.reason());
-            return Err(Kind::TaskNotFound.into());
+            WireError::from(Kind::TaskNotFound)
         };
+        let Found { entry, role } = found.ok_or_else(miss)?;
         // Born under a configuration that this replica does not hold yet: it decides nothing.
-        if found.entry.birth.term > self.governor.active.term() {
-            let status = wire_status(found.entry.status());
+        if entry.birth.term > self.governor.active.term() {
+            let status = wire_status(entry.status());
             return Err(WireError::unavailable(Some(status)));
         }
-        Ok(found)
+        let entry = self.at_this_time(entry).await?.ok_or_else(miss)?;
+        Ok(Found { entry, role })
     }
 
     fn scope(&self) -> Scope {

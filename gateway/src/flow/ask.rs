@@ -8,10 +8,10 @@ use hangar_relay::method::Method;
 use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
 use hangar_relay::task::{Snapshot, Status};
-use hangar_relay::wire::{Kind, WireError};
 use serde_json::value::RawValue;
 
 use super::section::Section;
+use crate::upstream::exchange::Failure;
 use crate::upstream::polls::{self, Told};
 
 /// What the upstream is told about the client that asks.
@@ -39,7 +39,12 @@ impl Asker {
 /// Asks the upstream, together with whoever asks the same at the same time.
 pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outcome {
     let task = &entry.key.task;
+    let (patience, tenant) = (&section.upstream.runtime.patience, section.tenant_label());
     let send = || async {
+        if let Some(left) = patience.left(tenant, Instant::now()) {
+            let retry_after = Some(left);
+            return Err(Failure::Throttled { retry_after });
+        }
         let own = Own {
             id: &section.id,
             meta: MetaOf::Client(&asker.meta),
@@ -48,6 +53,9 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
         let began = section.governor.gateway.store.now();
         let exchange = section.exchange(Method::TasksGet, entry, body, TIMEOUT);
         let message = exchange.await.inspect_err(|failure| {
+            if let Some(seconds) = failure.retry_after() {
+                patience.ask_for(tenant, seconds, Instant::now());
+            }
             tracing::warn!(
                 correlation = section.correlation(),
                 upstream = section.upstream.label,
@@ -66,15 +74,10 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
     polls.ask(task, &asker.capabilities, send).await
 }
 
-/// What the upstream answered; counted where it is no reply at all.
-pub fn reply<'m>(section: &Section, told: &'m Told) -> Result<Reply<'m>, WireError> {
-    match envelope::parse_reply(&told.message, &told.id) {
-        Ok((reply, _)) => Ok(reply),
-        Err(error) => {
-            section.count_refusal(Method::TasksGet, error.reason());
-            Err(WireError::from(Kind::UpstreamProtocol).because(error))
-        }
-    }
+/// What the upstream answered, if it is a reply at all.
+pub fn reply(told: &Told) -> Result<Reply<'_>, envelope::Error> {
+    let (reply, _) = envelope::parse_reply(&told.message, &told.id)?;
+    Ok(reply)
 }
 
 /// Takes note of a task that goes on, so that a poll before its time is not passed on.

@@ -17,7 +17,7 @@ use hangar_wire::Admission;
 use super::answers::abilities;
 use super::merged::Granted;
 use super::register::{self, Offer};
-use super::{Answer, Call, Outcome, Relayed, is_task_only, mirrored, routing};
+use super::{Answer, Call, Outcome, is_task_only, mirrored, routing};
 use crate::http::rescue;
 use crate::upstream::contracts::Catalogue;
 use crate::upstream::pins::{self, Verdict};
@@ -47,7 +47,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         Ok(message) => message,
         Err(failure) => return Err(rescue::exchange(&failure)),
     };
-    let relayed = Relayed::read(&message, call.request.id)?;
+    let relayed = call.read(&message)?;
     let result = match (&relayed.reply, offer) {
         (Reply::Result(result), _) => *result,
         // The upstream misses what we left out: the client is told why, and not that it is to blame.
@@ -128,13 +128,13 @@ async fn approve(call: &Call<'_>, name: &str) -> Result<Approved, WireError> {
     let mut catalogue = contracts
         .within(call.upstream, http, max_age)
         .await
-        .map_err(|error| rescue::contract(&error))?;
+        .map_err(|error| call.unseen(&error))?;
     let mut verdict = judge(call, &catalogue, name).await?;
     if verdict != Some(Verdict::Approved) && catalogue.began < arrived {
         catalogue = contracts
             .since(call.upstream, http, arrived)
             .await
-            .map_err(|error| rescue::contract(&error))?;
+            .map_err(|error| call.unseen(&error))?;
         verdict = judge(call, &catalogue, name).await?;
     }
     match verdict {

@@ -1,14 +1,12 @@
 //! `tasks/cancel`: passed on and acknowledged. The acknowledgement is always empty and claims no
 //! outcome; only a later `tasks/get` says how the task ended, or, in 2025-11-25, the upstream's answer.
 
-use bytes::Bytes;
 use hangar_ledger::{Command, Millis, Snapshot, TaskId, TaskKey};
-use hangar_relay::envelope::{self, Reply};
+use hangar_relay::envelope::Reply;
 use hangar_relay::legacy::Era;
 use hangar_relay::method::Method;
 use hangar_relay::task::{self, Status};
 use hangar_relay::wire::{self, Kind, WireError};
-use serde_json::value::RawValue;
 
 use super::governor::Governor;
 use super::observe::ledger_snapshot;
@@ -30,7 +28,6 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
         section.count_refusal(Method::TasksCancel, Kind::Denied.reason());
         return Err(Kind::Denied.into());
     }
-    let entry = section.at_this_time(entry).await?;
     let ack = Answer::result(&section.id, &wire::ack());
     if !entry.is_live() {
         return Ok(ack);
@@ -81,8 +78,7 @@ pub async fn answered(
 }
 
 /// What the answer to the cancel of this task says, if it is that the task is cancelled.
-pub fn cancelled(message: &Bytes, id: &RawValue, task: &TaskId) -> Option<Snapshot> {
-    let (reply, _) = envelope::parse_reply(message, id).ok()?;
+pub fn cancelled(reply: &Reply<'_>, task: &TaskId) -> Option<Snapshot> {
     let Reply::Result(result) = reply else {
         return None;
     };

@@ -8,7 +8,7 @@ use hangar_relay::wire::WireError;
 use hangar_wire::Admission;
 
 use super::relay::breach;
-use super::{Answer, Call, Outcome, Relayed, routing};
+use super::{Answer, Call, Outcome, routing};
 use crate::http::rescue;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
@@ -18,7 +18,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         .exchange(headers, Bytes::clone(call.body))
         .await
         .map_err(|failure| rescue::exchange(&failure))?;
-    let relayed = Relayed::read(&message, call.request.id)?;
+    let relayed = call.read(&message)?;
     let Reply::Result(result) = &relayed.reply else {
         let outcome = Outcome::RpcError;
         return Ok(Answer::relayed(call.request.id, &relayed, outcome));

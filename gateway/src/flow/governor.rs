@@ -12,6 +12,7 @@ use hangar_ledger::{
     Birth, Cause, Change, Command, Decision, Detail, Effect, Entry, Event, Owner, Refusal, TaskId,
     TaskKey,
 };
+use hangar_relay::envelope;
 use hangar_relay::headers;
 use hangar_relay::method::Method;
 use hangar_relay::rewrite::{self, MetaOf, Own};
@@ -185,20 +186,33 @@ impl Governor {
                 deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
             })
             .await;
-            match sent {
-                Ok(received) => {
-                    if let Some(snapshot) = cancel::cancelled(&received.message, &id, &task) {
-                        cancel::answered(&governor, &upstream, &task, began, snapshot).await;
+            let reason = match sent {
+                Err(failure) => failure.reason(),
+                Ok(received) => match envelope::parse_reply(&received.message, &id) {
+                    Ok((reply, _)) => {
+                        if let Some(snapshot) = cancel::cancelled(&reply, &task) {
+                            cancel::answered(&governor, &upstream, &task, began, snapshot).await;
+                        }
+                        return;
                     }
-                }
-                Err(failure) => tracing::warn!(
-                    correlation = governor.correlation,
-                    upstream = upstream.label,
-                    reason = failure.reason(),
-                    "cancel did not reach the upstream"
-                ),
-            }
+                    Err(error) => error.reason(),
+                },
+            };
+            governor.cancel_failed(&upstream, &owner, reason);
         });
+    }
+
+    /// Logs and counts a cancel that the upstream did not acknowledge.
+    fn cancel_failed(&self, upstream: &Upstream, owner: &Owner, reason: &str) {
+        let tenant = self.tenant(owner);
+        let label = self.active.upstream_label(tenant, &upstream.label);
+        self.gateway.metrics.upstream_failed(tenant, label, reason);
+        tracing::warn!(
+            correlation = self.correlation,
+            upstream = upstream.label,
+            reason,
+            "upstream did not acknowledge a cancel"
+        );
     }
 
     /// Logs and counts a store error.

@@ -36,7 +36,7 @@ pub async fn approved(call: &Call<'_>) -> Result<(Arc<Catalogue>, Vec<String>), 
         .contracts
         .since(call.upstream, &call.active.http, Instant::now())
         .await
-        .map_err(|error| rescue::contract(&error))?;
+        .map_err(|error| call.unseen(&error))?;
     // No client of 2025-11-25 is given a task, and nobody where they are not relayed.
     let has_tasks = call.client.is_modern() && call.upstream.object.tasks.relay;
     let candidates = catalogue

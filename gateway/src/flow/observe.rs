@@ -57,6 +57,17 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(1500),
 ];
 
+// === impl Observed ===
+
+impl Observed {
+    fn unavailable(entry: Entry, retry_after: Option<u64>) -> Self {
+        Self::Unavailable {
+            entry: Box::new(entry),
+            retry_after,
+        }
+    }
+}
+
 /// Asks, verifies and decides.
 ///
 /// Guarantees: [`Observed::Current`] holds a payload only if the contract was verified by a
@@ -80,17 +91,20 @@ pub async fn observe(
         Err(failure) => return unanswered(section, entry, &failure),
     };
     let began = told.began;
-    let result = match ask::reply(section, &told)? {
+    let reply = match ask::reply(&told) {
+        Ok(reply) => reply,
+        // However it was framed: what is no reply says nothing of the task.
+        Err(error) => {
+            section.upstream_failed(error.reason());
+            return Ok(Observed::unavailable(entry, None));
+        }
+    };
+    let result = match reply {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::TaskNotFound.code() => {
             return conclude(section, entry, vec![Command::Lost { began }], None).await;
         }
-        Reply::Error(_) => {
-            return Ok(Observed::Unavailable {
-                entry: Box::new(entry),
-                retry_after: None,
-            });
-        }
+        Reply::Error(_) => return Ok(Observed::unavailable(entry, None)),
     };
     let polled = match task::polled(result, entry.key.task.as_str()) {
         Ok(polled) => polled,
@@ -220,10 +234,7 @@ fn unanswered(section: &Section, entry: Entry, failure: &Failure) -> Result<Obse
         section.count_refusal(Method::TasksGet, error.reason());
         return Err(Kind::UpstreamProtocol.into());
     }
-    Ok(Observed::Unavailable {
-        entry: Box::new(entry),
-        retry_after: failure.retry_after(),
-    })
+    Ok(Observed::unavailable(entry, failure.retry_after()))
 }
 
 /// Decides, and tells whether what the upstream said may be handed over.
@@ -245,7 +256,12 @@ async fn conclude(
             let entry = Box::new(current.ok_or(Kind::TaskNotFound)?);
             return Ok(Observed::Settled { entry });
         }
-        Err(undecided) => return Err(undecided.into_answer()),
+        Err(undecided) => {
+            if let Undecided::Refused(refusal) = &undecided {
+                section.count_refusal(Method::TasksGet, refusal.reason());
+            }
+            return Err(undecided.into_answer());
+        }
     };
     let ended_here = entry
         .latch
@@ -294,14 +310,19 @@ async fn verify(section: &Section, entry: &Entry, arrived: Instant) -> Contract 
                     };
                 }
             }
-            Err(contracts::Error::Ours(_)) => return Contract::Unknown,
-            Err(error) => tracing::warn!(
-                correlation = section.correlation(),
-                upstream = upstream.label,
-                reason = error.reason(),
-                look,
-                "contract of a task's tool cannot be seen"
-            ),
+            Err(error) => {
+                section.upstream_failed(error.reason());
+                if matches!(error, contracts::Error::Ours(_)) {
+                    return Contract::Unknown;
+                }
+                tracing::warn!(
+                    correlation = section.correlation(),
+                    upstream = upstream.label,
+                    reason = error.reason(),
+                    look,
+                    "contract of a task's tool cannot be seen"
+                );
+            }
         }
     }
     Contract::Drifted { found: None }

@@ -82,18 +82,14 @@ pub fn abandon(section: Section, task: &str) {
     };
     let gateway = Arc::clone(&section.governor.gateway);
     gateway.sections.spawn(async move {
-        match section
-            .governor
-            .gateway
-            .store
-            .get(&section.key(&task))
-            .await
-        {
-            Ok(None) => {
+        let store = &section.governor.gateway.store;
+        let now = store.now();
+        match store.get(&section.key(&task)).await {
+            Ok(entry) if entry.as_ref().is_none_or(|entry| entry.gone_at() <= now) => {
                 let owner = &section.caller.owner;
                 section.governor.cancel(&section.upstream, task, owner);
             }
-            Ok(Some(_)) => {}
+            Ok(_) => {}
             Err(error) => {
                 // Not known whose task it is: leaving it to its TTL harms nobody.
                 section.store_failed(&error);
@@ -131,7 +127,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         return Err(refuse(section, &task_id, error));
     }
     let Some(snapshot) = ledger_snapshot(snapshot) else {
-        return Err(refuse(section, &task_id, Kind::UpstreamProtocol.into()));
+        return Err(out_of_bounds(section, &task_id));
     };
     let task = snapshot.task_id.clone();
     let key = section.key(&task);
@@ -165,7 +161,7 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         }
         Err(Undecided::Refused(refusal)) => {
             let error = Undecided::Refused(refusal).into_answer();
-            Err(refuse(section, &task_id, error))
+            Err(refuse_for(refusal.reason(), section, &task_id, error))
         }
         Err(Undecided::Store(StoreError::Quota { .. })) => {
             Err(refuse(section, &task_id, Kind::QuotaExceeded.into()))
@@ -188,7 +184,11 @@ async fn before(
         return Err(Kind::UpstreamProtocol.into());
     }
     let existing = section.governor.gateway.store.get(key).await;
-    existing.map_err(|error| section.store_failed(&error))
+    match existing.map_err(|error| section.store_failed(&error))? {
+        // Whoever had the id makes room when its time is over, not when somebody came by to see it.
+        Some(entry) => section.at_this_time(entry).await,
+        None => Ok(None),
+    }
 }
 
 /// Whether another upstream of this endpoint has a task of this id within the tenant: the id would
@@ -224,9 +224,19 @@ async fn is_taken(
 }
 
 fn refuse(section: Section, task: &str, error: WireError) -> WireError {
-    count(&section, error.reason);
+    refuse_for(error.reason, section, task, error)
+}
+
+/// The same, counted under a reason that says more than the answer.
+fn refuse_for(reason: &str, section: Section, task: &str, error: WireError) -> WireError {
+    count(&section, reason);
     abandon(section, task);
     error
+}
+
+fn out_of_bounds(section: Section, task: &str) -> WireError {
+    let error = Kind::UpstreamProtocol.into();
+    refuse_for("out_of_bounds", section, task, error)
 }
 
 fn count(section: &Section, reason: &str) {

@@ -14,7 +14,7 @@ use hangar_relay::{rewrite, surface, task};
 use serde_json::value::RawValue;
 
 use super::register::{self, abandon};
-use super::{Answer, Call, Outcome, Relayed, routing};
+use super::{Answer, Call, Outcome, routing};
 use crate::http::rescue;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
@@ -25,7 +25,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
         .exchange(headers, body)
         .await
         .map_err(|failure| rescue::exchange(&failure))?;
-    let relayed = Relayed::read(&message, call.request.id)?;
+    let relayed = call.read(&message)?;
     let Reply::Result(result) = &relayed.reply else {
         let outcome = Outcome::RpcError;
         return Ok(Answer::relayed(call.request.id, &relayed, outcome));

@@ -58,11 +58,11 @@ impl Section {
         &self.caller.tenant.object.tenant
     }
 
-    /// Decides what the passing of time, or the end of its upstream, has decided already.
-    pub async fn at_this_time(&self, entry: Entry) -> Result<Entry, WireError> {
+    /// Decides what the passing of time, or the end of its upstream, has decided already; none:
+    /// nothing is left.
+    pub async fn at_this_time(&self, entry: Entry) -> Result<Option<Entry>, WireError> {
         let entry = self.governor.at_this_time(entry).await;
-        let entry = entry.map_err(Undecided::into_answer)?;
-        entry.ok_or_else(|| Kind::TaskNotFound.into())
+        entry.map_err(Undecided::into_answer)
     }
 
     /// Retires what time has ended of the client's tenant.
@@ -82,7 +82,8 @@ impl Section {
     ) -> Result<Bytes, Failure> {
         let task = &entry.key.task;
         let places = &self.upstream.runtime.places;
-        let _place = places.take(self.tenant_label()).ok_or(Failure::Busy)?;
+        let place = places.take(self.tenant_label()).ok_or(Failure::Busy);
+        let _place = place.inspect_err(|failure| self.upstream_failed(failure.reason()))?;
         let seconds = &self.governor.gateway.metrics.upstream_seconds;
         let timer = seconds
             .with_label_values(&[self.tenant_label()])
@@ -99,12 +100,20 @@ impl Section {
         })
         .await;
         timer.observe_duration();
+        let reply = reply.inspect_err(|failure| self.upstream_failed(failure.reason()));
         let Received { status, message } = reply?;
         // Whatever such an answer says, it is about what the gateway presents and not about a task.
         if is_credential(status) {
-            return Err(Failure::Status(status));
+            let failure = Failure::Status(status);
+            self.upstream_failed(failure.reason());
+            return Err(failure);
         }
         Ok(message)
+    }
+
+    pub fn upstream_failed(&self, reason: &str) {
+        let metrics = &self.governor.gateway.metrics;
+        metrics.upstream_failed(self.tenant_label(), &self.grant.label, reason);
     }
 
     pub fn count_refusal(&self, method: Method, reason: &str) {

@@ -34,7 +34,7 @@ use super::get::withheld;
 use super::governor::Undecided;
 use super::observe::{Observed, observe};
 use super::section::Section;
-use super::{Answer, Call, Outcome, Relayed};
+use super::{Answer, Call, Outcome, Relayed, breach};
 use crate::http::rescue;
 use crate::upstream::exchange::Failure;
 
@@ -97,7 +97,6 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     if !role.answers() || withheld(&section, &entry).is_some() {
         return refuse(Kind::Denied);
     }
-    let entry = section.at_this_time(entry).await?;
     let ack = Answer::result(&section.id, &wire::ack());
     if !entry.is_live() || update.answers.is_empty() {
         return Ok(ack);
@@ -268,13 +267,18 @@ fn ended(section: &Section, reply: &Result<Bytes, Failure>) -> (End, Result<Answ
             return (end, Err(rescue::exchange(failure)));
         }
     };
-    match Relayed::read(message, &section.id) {
+    match Relayed::parse(message, &section.id) {
         Ok(relayed) => match relayed.reply {
-            Reply::Result(result) if task::acknowledged(result).is_ok() => {
-                let ack = Answer::result(&section.id, &wire::ack());
-                (End::Confirmed, Ok(ack))
-            }
-            Reply::Result(_) => (End::Unknown, Err(Kind::UpstreamProtocol.into())),
+            Reply::Result(result) => match task::acknowledged(result) {
+                Ok(()) => {
+                    let ack = Answer::result(&section.id, &wire::ack());
+                    (End::Confirmed, Ok(ack))
+                }
+                Err(error) => {
+                    section.count_refusal(Method::TasksUpdate, error.reason());
+                    (End::Unknown, Err(Kind::UpstreamProtocol.into()))
+                }
+            },
             Reply::Error(error) => {
                 let end = if refuses(error.code) {
                     End::Refused
@@ -285,7 +289,10 @@ fn ended(section: &Section, reply: &Result<Bytes, Failure>) -> (End, Result<Answ
                 (end, Ok(answer))
             }
         },
-        Err(error) => (End::Unknown, Err(error)),
+        Err(error) => {
+            section.upstream_failed(error.reason());
+            (End::Unknown, Err(breach(error)))
+        }
     }
 }
 

@@ -37,8 +37,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         task: &'a TaskId,
     ) -> Fut<'a, Option<Entry>>;
 
-    /// The entries of this task id that the reach covers, two at most: more than one is already no
-    /// answer to which is meant.
+    /// The entries of this task id that the reach covers and that time has not removed, two at most:
+    /// more than one is already no answer to which is meant.
     fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>>;
 
     /// The caller's own entries of this task id, at whatever upstream: for tasks whose upstream or

@@ -139,11 +139,11 @@ impl Store for SqliteStore {
     }
 
     fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
-        Box::pin(ready(self.readers.locate(reach, task)))
+        Box::pin(ready(self.readers.locate(reach, task, self.now())))
     }
 
     fn own<'a>(&'a self, caller: &'a Owner, task: &'a TaskId) -> Fut<'a, Vec<Entry>> {
-        Box::pin(ready(self.readers.own(caller, task)))
+        Box::pin(ready(self.readers.own(caller, task, self.now())))
     }
 
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {

@@ -7,7 +7,7 @@ fn a_birth_is_one_event() {
     let task = Task::born();
     assert_eq!(task.chain(), ["TaskCreated"]);
     let entry = task.entry();
-    assert_eq!((entry.version, entry.events), (1, 1));
+    assert_eq!((entry.version, entry.events), (BORN.0, 1));
     assert_eq!(entry.status(), Status::Working);
     assert!(entry.is_live());
 }
@@ -179,7 +179,7 @@ fn a_poll_costs_a_commit_only_when_it_changes_governance() {
     };
     let decision = task.one(poll(&hint, 2), 2);
     assert!(matches!(decision.change, Change::WriteBehind(_)));
-    assert_eq!(task.entry().version, 1);
+    assert_eq!(task.entry().version, BORN.0);
     assert_eq!(task.entry().contact_at, at(2));
     hint.ttl_ms = None;
     assert!(matches!(
@@ -192,7 +192,7 @@ fn a_poll_costs_a_commit_only_when_it_changes_governance() {
     assert_eq!(decision.effects, [Effect::InputRequired]);
     assert_eq!(task.one(poll(&hint, 5), 5).effects, []);
     assert_eq!(task.entry().snapshot, hint);
-    assert_eq!(task.entry().version, 3);
+    assert_eq!(task.entry().version, BORN.0 + 2);
 }
 
 #[test]

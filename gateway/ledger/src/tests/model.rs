@@ -240,11 +240,14 @@ impl Model {
             };
             assert!(!entry.slots.values().any(open), "a claim outlived its task");
         }
-        let version = before.map_or(0, |before| before.version);
+        let version = before.map(|before| before.version);
         match &decision.change {
             Change::Unchanged => assert_eq!(before, Some(entry)),
-            Change::WriteBehind(_) => assert_eq!(entry.version, version),
-            Change::Commit(_) => assert_eq!(entry.version, version + 1),
+            Change::WriteBehind(_) => assert_eq!(Some(entry.version), version),
+            Change::Commit(_) => {
+                let next = version.map_or(entry.relayed_at.0, |version| version + 1);
+                assert_eq!(entry.version, next);
+            }
             Change::Purge => unreachable!("a purged entry is gone"),
         }
         if !matches!(decision.change, Change::Commit(_)) {

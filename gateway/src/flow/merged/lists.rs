@@ -12,7 +12,7 @@ use hangar_relay::{list, rewrite};
 use super::{Merged, PATIENCE};
 use crate::flow::list::{approved, no_cursor, shown};
 use crate::flow::relay::breach;
-use crate::flow::{Answer, Call, Relayed, discover, routing};
+use crate::flow::{Answer, Call, discover, routing};
 use crate::http::rescue;
 
 /// What is missing in an answer, and why the first of it is.
@@ -195,7 +195,7 @@ fn take(
     message: &Bytes,
     push: impl FnOnce(&Page<'_>) -> Result<(), surface::Error>,
 ) -> Result<bool, WireError> {
-    let result = match Relayed::read(message, call.request.id)?.reply {
+    let result = match call.read(message)?.reply {
         Reply::Result(result) => result,
         Reply::Error(error) if error.code == Kind::UnknownMethod.code() => return Ok(false),
         Reply::Error(error) if error.code == Kind::InvalidParams.code() => {
@@ -210,7 +210,7 @@ fn take(
 }
 
 fn announced<'m>(call: &Call<'_>, message: &'m Bytes) -> Result<Announced<'m>, WireError> {
-    match Relayed::read(message, call.request.id)?.reply {
+    match call.read(message)?.reply {
         Reply::Result(result) => {
             Announced::read(result).map_err(|error| breach(call, result, error))
         }

@@ -13,7 +13,7 @@ use hangar_relay::wire::{Kind, WireError};
 
 use super::{Answerer, Merged, PATIENCE};
 use crate::flow::relay::breach;
-use crate::flow::{Call, Relayed, routing};
+use crate::flow::{Call, routing};
 use crate::http::rescue;
 
 /// How long an announcement is taken for true where something comes of it.
@@ -125,7 +125,7 @@ async fn announces(call: &Call<'_>, max_age: Duration) -> Result<bool, WireError
     }
     let asked = Instant::now();
     let message = ask(call, Method::Discover, own(call).discover()).await?;
-    let announced = match Relayed::read(&message, call.request.id)?.reply {
+    let announced = match call.read(&message)?.reply {
         Reply::Result(result) => {
             let announced = Announced::read(result);
             announced.map_err(|error| breach(call, result, error))?
@@ -145,7 +145,7 @@ async fn fits(call: &Call<'_>, uris: &[&str]) -> Result<Vec<Option<Fit>>, WireEr
         for _ in 0..MAX_PAGES {
             let body = own(call).list(method, cursor.as_deref());
             let message = ask(call, method, body).await?;
-            let result = match Relayed::read(&message, call.request.id)?.reply {
+            let result = match call.read(&message)?.reply {
                 Reply::Result(result) => result,
                 Reply::Error(error) if error.code == Kind::UnknownMethod.code() => break,
                 Reply::Error(_) => return Err(WireError::unavailable(None)),

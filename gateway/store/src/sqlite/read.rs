@@ -85,7 +85,12 @@ impl Readers {
         Ok(entry.filter(|entry| admits(scope, &entry.birth.owner)))
     }
 
-    pub(super) fn locate(&self, reach: &Reach, task: &TaskId) -> Result<Vec<Entry>, Error> {
+    pub(super) fn locate(
+        &self,
+        reach: &Reach,
+        task: &TaskId,
+        now: Millis,
+    ) -> Result<Vec<Entry>, Error> {
         let Reach { caller, own, all } = reach;
         let (namespace, tenant) = schema::tenant_columns(caller.tenant.as_ref());
         let principal = schema::principal_column(caller);
@@ -100,7 +105,6 @@ impl Readers {
             let found = statement.query_map(values, pair)?;
             let found = found.filter(|row| row.as_ref().map_or(true, covers));
             found
-                .take(AMBIGUOUS)
                 .map(|row| one(c, BY_KEY, (row?.0, task.as_str()), |row| row.get(0)))
                 .collect::<rusqlite::Result<Vec<_>>>()
         })?;
@@ -110,13 +114,20 @@ impl Readers {
             .filter_map(|body| decode(body).transpose());
         entries
             .filter(|entry| {
-                let of = |entry: &Entry| admits_within(reach, entry);
+                // What waits to be purged is no second meaning of the id.
+                let of = |entry: &Entry| admits_within(reach, entry) && now < entry.gone_at();
                 entry.as_ref().map_or(true, of)
             })
+            .take(AMBIGUOUS)
             .collect()
     }
 
-    pub(super) fn own(&self, caller: &Owner, task: &TaskId) -> Result<Vec<Entry>, Error> {
+    pub(super) fn own(
+        &self,
+        caller: &Owner,
+        task: &TaskId,
+        now: Millis,
+    ) -> Result<Vec<Entry>, Error> {
         let (namespace, tenant) = schema::tenant_columns(caller.tenant.as_ref());
         let principal = schema::principal_column(caller);
         let values = (namespace, tenant, task.as_str(), principal);
@@ -127,7 +138,8 @@ impl Readers {
         let entries = entries.filter_map(Result::transpose);
         entries
             .filter(|entry| {
-                let of = |entry: &Entry| admits(&scope, &entry.birth.owner);
+                let of =
+                    |entry: &Entry| admits(&scope, &entry.birth.owner) && now < entry.gone_at();
                 entry.as_ref().map_or(true, of)
             })
             .collect()
