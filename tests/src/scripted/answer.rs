@@ -1,6 +1,9 @@
 //! What to answer, and how badly.
 
+use std::time::Duration;
+
 use hyper::StatusCode;
+use hyper::body::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -51,6 +54,10 @@ pub(super) enum Step {
     Cut {
         at: usize,
     },
+    /// So long before each byte that is left.
+    Drip(Duration),
+    /// Behind the body, until the peer is gone.
+    Repeat(Bytes),
 }
 
 // === impl Answer ===
@@ -148,6 +155,20 @@ impl Answer {
     #[must_use]
     pub fn cut_at(mut self, at: usize) -> Self {
         self.steps.push(Step::Cut { at });
+        self
+    }
+
+    /// The body byte by byte, each so long after the one before.
+    #[must_use]
+    pub fn dripping(mut self, period: Duration) -> Self {
+        self.steps.push(Step::Drip(period));
+        self
+    }
+
+    /// Behind the body comes this again and again, as long as somebody takes it.
+    #[must_use]
+    pub fn repeating(mut self, text: &str) -> Self {
+        self.steps.push(Step::Repeat(text.to_owned().into()));
         self
     }
 

@@ -319,7 +319,9 @@ fn check_headers(seen: &Seen, params: &Map<String, Value>) -> Result<(), Refused
         return Err(refuse(INVALID_PARAMS, "Accept must list both media types"));
     }
     let name = name_of(&seen.method, params);
-    let plain = name.is_none_or(|name| name.chars().all(|c| c.is_ascii_graphic()));
+    let is_plain =
+        |name: &str| name.chars().all(|c| c.is_ascii_graphic()) && !name.starts_with("=?");
+    let plain = name.is_none_or(is_plain);
     // Names that need the base64 form are left to the tests that are about it.
     if plain && seen.header("mcp-name") != name {
         return Err(refuse(HEADER_MISMATCH, "Mcp-Name"));

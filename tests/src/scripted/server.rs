@@ -96,7 +96,7 @@ async fn send_pieces(answer: Answer, body: Bytes, to: mpsc::Sender<io::Result<By
     let mut sent = 0;
     for step in &answer.steps {
         let at = match step {
-            Step::HoldHead(_) | Step::Ring(_) => continue,
+            Step::HoldHead(_) | Step::Ring(_) | Step::Drip(_) | Step::Repeat(_) => continue,
             Step::Hold { at, .. } | Step::Cut { at } => (*at).clamp(sent, body.len()),
         };
         if at > sent && to.send(Ok(body.slice(sent..at))).await.is_err() {
@@ -104,7 +104,7 @@ async fn send_pieces(answer: Answer, body: Bytes, to: mpsc::Sender<io::Result<By
         }
         sent = at;
         match step {
-            Step::HoldHead(_) | Step::Ring(_) => {}
+            Step::HoldHead(_) | Step::Ring(_) | Step::Drip(_) | Step::Repeat(_) => {}
             Step::Hold { gate, .. } => gate.pass().await,
             Step::Cut { .. } => {
                 // The receiver is gone when the peer is: nobody is left to tell.
@@ -113,8 +113,23 @@ async fn send_pieces(answer: Answer, body: Bytes, to: mpsc::Sender<io::Result<By
             }
         }
     }
-    if sent < body.len() {
-        let _ = to.send(Ok(body.slice(sent..))).await;
+    let rest = body.slice(sent..);
+    let drip = answer.steps.iter().find_map(|step| match step {
+        Step::Drip(period) => Some(*period),
+        _ => None,
+    });
+    for piece in rest.chunks(if drip.is_some() { 1 } else { rest.len().max(1) }) {
+        if let Some(period) = drip {
+            tokio::time::sleep(period).await;
+        }
+        if to.send(Ok(rest.slice_ref(piece))).await.is_err() {
+            return;
+        }
+    }
+    for step in &answer.steps {
+        if let Step::Repeat(again) = step {
+            while to.send(Ok(Bytes::clone(again))).await.is_ok() {}
+        }
     }
 }
 
