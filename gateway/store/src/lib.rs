@@ -41,8 +41,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// more than one is already no answer to which is meant.
     fn locate<'a>(&'a self, reach: &'a Reach, task: &'a TaskId) -> Fut<'a, Vec<Entry>>;
 
-    /// The caller's own entries of this task id, at whatever upstream: for tasks whose upstream or
-    /// grant is no longer there to look under.
+    /// The caller's own entries of this task id that time has not removed, at whatever upstream: for
+    /// tasks whose upstream or grant is no longer there to look under.
     fn own<'a>(&'a self, caller: &'a Owner, task: &'a TaskId) -> Fut<'a, Vec<Entry>>;
 
     /// The entry under a key, whoever owns it: for the collision rules of a registration and for
