@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use hangar_ledger::Entry;
+use hangar_ledger::{Entry, TaskId};
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::method::Method;
 use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
-use hangar_relay::task::{Snapshot, Status};
 use serde_json::value::RawValue;
 
 use super::section::Section;
@@ -81,12 +80,9 @@ pub fn reply(told: &Told) -> Result<Reply<'_>, envelope::Error> {
 }
 
 /// Takes note of a task that goes on, so that a poll before its time is not passed on.
-pub fn note(section: &Section, entry: &Entry, snapshot: &Snapshot, told: &Told) {
-    if snapshot.status == Status::Working
-        && let Some(interval) = snapshot.poll_interval_ms
-    {
+pub fn note(section: &Section, task: &TaskId, interval_ms: Option<u64>, told: &Told) {
+    if let Some(interval) = interval_ms {
         let polls = &section.upstream.runtime.polls;
-        let interval = Duration::from_millis(interval);
-        polls.is_working(&entry.key.task, told.arrived, interval);
+        polls.is_working(task, told.arrived, Duration::from_millis(interval));
     }
 }

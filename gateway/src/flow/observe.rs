@@ -118,7 +118,7 @@ pub async fn observe(
         }
     };
     let status = polled.snapshot.status;
-    ask::note(section, &entry, &polled.snapshot, &told);
+    let interval = polled.snapshot.poll_interval_ms;
     let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
         section.count_refusal(Method::TasksGet, "out_of_bounds");
         return Err(Kind::UpstreamProtocol.into());
@@ -135,8 +135,13 @@ pub async fn observe(
     if let Payload::InputRequired { requests } = &polled.payload {
         commands.extend(questions(section, requests, sight, began)?);
     }
+    let key = entry.key.clone();
     let said = Some((status, Arc::clone(&told)));
-    conclude(section, entry, commands, said).await
+    let observed = conclude(section, entry, commands, said).await?;
+    if status == task::Status::Working && matches!(observed, Observed::Current { .. }) {
+        ask::note(section, &key.task, interval, &told);
+    }
+    Ok(observed)
 }
 
 /// The task as it is known to be for so long; none where it does not go on, or not without a word
