@@ -508,7 +508,7 @@ async fn case_19_a_malformed_handle_is_refused_counted_and_not_logged() {
         ("status", with(full(), "status", json!(canary))),
         ("time", without(full(), "createdAt")),
         (
-            "upstream_protocol",
+            "out_of_bounds",
             with(full(), "createdAt", json!(canary)),
         ),
         ("duration", with(full(), "ttlMs", json!(canary))),
