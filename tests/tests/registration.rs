@@ -507,10 +507,7 @@ async fn case_19_a_malformed_handle_is_refused_counted_and_not_logged() {
         ("status", with(full(), "status", json!(1))),
         ("status", with(full(), "status", json!(canary))),
         ("time", without(full(), "createdAt")),
-        (
-            "out_of_bounds",
-            with(full(), "createdAt", json!(canary)),
-        ),
+        ("out_of_bounds", with(full(), "createdAt", json!(canary))),
         ("duration", with(full(), "ttlMs", json!(canary))),
         ("duration", with(full(), "ttlMs", json!(-1))),
         ("duration", with(full(), "pollIntervalMs", json!("5"))),
