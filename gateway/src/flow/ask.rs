@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hangar_ledger::{Entry, TaskId};
+use hangar_ledger::{Entry, Status};
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::method::Method;
 use hangar_relay::params::Meta;
@@ -79,10 +79,14 @@ pub fn reply(told: &Told) -> Result<Reply<'_>, envelope::Error> {
     Ok(reply)
 }
 
-/// Takes note of a task that goes on, so that a poll before its time is not passed on.
-pub fn note(section: &Section, task: &TaskId, interval_ms: Option<u64>, told: &Told) {
-    if let Some(interval) = interval_ms {
+/// Takes note of a task that goes on, so that a poll before its time is not passed on. Assumes that
+/// the entry is as it was decided on what was told.
+pub fn note(section: &Section, entry: &Entry, told: &Told) {
+    if entry.status() == Status::Working
+        && let Some(interval) = entry.snapshot.poll_interval_ms
+    {
         let polls = &section.upstream.runtime.polls;
-        polls.is_working(task, told.arrived, Duration::from_millis(interval));
+        let interval = Duration::from_millis(interval);
+        polls.is_working(&entry.key.task, told.arrived, interval);
     }
 }

@@ -118,7 +118,6 @@ pub async fn observe(
         }
     };
     let status = polled.snapshot.status;
-    let interval = polled.snapshot.poll_interval_ms;
     let Some(snapshot) = ledger_snapshot(polled.snapshot) else {
         section.count_refusal(Method::TasksGet, "out_of_bounds");
         return Err(Kind::UpstreamProtocol.into());
@@ -135,11 +134,9 @@ pub async fn observe(
     if let Payload::InputRequired { requests } = &polled.payload {
         commands.extend(questions(section, requests, sight, began)?);
     }
-    let key = entry.key.clone();
-    let said = Some((status, Arc::clone(&told)));
-    let observed = conclude(section, entry, commands, said).await?;
-    if status == task::Status::Working && matches!(observed, Observed::Current { .. }) {
-        ask::note(section, &key.task, interval, &told);
+    let observed = conclude(section, entry, commands, Some((status, told))).await?;
+    if let Observed::Current { entry, told } = &observed {
+        ask::note(section, entry, told);
     }
     Ok(observed)
 }
