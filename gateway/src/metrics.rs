@@ -79,7 +79,7 @@ impl Metrics {
             connections: build.gauge("hangar_connections", "Connections of MCP clients.")?,
             connections_cut: build.counters("hangar_connections_cut_total", "Connections of MCP clients that did not end well, by reason.", &["reason"])?,
             answers_dropped: build.counter("hangar_answers_dropped_total", "Answers over HTTP/2 that their client did not take in time.")?,
-            tasks_relayed: build.counters("hangar_tasks_relayed_total", "Task handles given to clients.", PAIR)?,
+            tasks_relayed: build.counters("hangar_tasks_relayed_total", "Tasks whose handles clients were given.", PAIR)?,
             tasks_live: build.gauges("hangar_tasks_live", "Tasks without a terminal state, by status last seen.", &["status"])?,
             tasks_completed: build.counters("hangar_tasks_completed_total", "Tasks that completed.", PAIR)?,
             tasks_failed: build.counters("hangar_tasks_failed_total", "Tasks that failed, by reason.", &["tenant", "upstream", "reason"])?,

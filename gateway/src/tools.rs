@@ -114,7 +114,7 @@ fn reset(pins: &PinsOf, upstream: &UpstreamName, tool: Option<&str>) -> anyhow::
     let forgotten = open(path)?
         .forget(&scope, tool)
         .with_context(|| format!("pins of {} cannot be reset", path.display()))?;
-    if forgotten == 0 {
+    if !forgotten {
         writeln!(io::stderr(), "error: {}", unknown(&scope, tool))?;
         return Ok(ExitCode::from(1));
     }

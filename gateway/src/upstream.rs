@@ -14,7 +14,7 @@ pub mod pins;
 pub mod polls;
 pub mod session;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,15 +44,24 @@ pub struct Runtime {
 pub struct Remembered(Mutex<Option<(Instant, bool)>>);
 
 /// Cancels on their way, each task once, and only so many: a client that repeats itself makes no
-/// connection more.
+/// connection more, and one tenant takes half of the places at most.
 #[derive(Clone, Debug, Default)]
-pub struct Cancels(Arc<Mutex<BTreeSet<TaskId>>>);
+pub struct Cancels(Arc<Mutex<BTreeMap<TaskId, String>>>);
 
 /// A cancel on its way; makes room on drop.
 #[derive(Debug)]
 pub struct Cancelling {
     cancels: Cancels,
     task: TaskId,
+}
+
+/// Why a cancel is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// One is on its way.
+    Begun,
+    /// Too many are.
+    Full,
 }
 
 /// Cancels of one upstream at once; each ends within ten seconds.
@@ -77,13 +86,18 @@ impl Remembered {
 // === impl Cancels ===
 
 impl Cancels {
-    /// Takes a place for this task; none when it has one already, or when there are too many.
-    pub fn begin(&self, task: &TaskId) -> Option<Cancelling> {
+    /// Takes a place for this task, of those of its owner's tenant.
+    pub fn begin(&self, tenant: &str, task: &TaskId) -> Result<Cancelling, NoPlace> {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.len() >= MAX_CANCELS || !tasks.insert(task.clone()) {
-            return None;
+        if tasks.contains_key(task) {
+            return Err(NoPlace::Begun);
         }
-        Some(Cancelling {
+        let own = tasks.values().filter(|taken| *taken == tenant).count();
+        if own >= MAX_CANCELS / 2 || tasks.len() >= MAX_CANCELS {
+            return Err(NoPlace::Full);
+        }
+        tasks.insert(task.clone(), tenant.to_owned());
+        Ok(Cancelling {
             cancels: self.clone(),
             task: task.clone(),
         })

@@ -16,6 +16,7 @@ const DENIED: i64 = -31004;
 const ENDPOINT_NOT_FOUND: i64 = -31016;
 const CORRELATION: &str = "hangar-correlation-id";
 const FAILED: &str = "hangar_tasks_failed_total";
+const REFUSALS: &str = "hangar_task_refusals_total";
 
 async fn start() -> (Stack, Client) {
     let stack = Stack::start().await.unwrap();
@@ -422,6 +423,9 @@ async fn case_93_a_deleted_upstream_ends_its_own_tasks_on_the_tenants_endpoint()
         assert_failed(client, &tasks[1], "upstream_removed").await;
     }
     merged.until(&tasks[0], "working").await.unwrap();
+    // What was found in the end is no miss.
+    let missed = [("reason", "task_not_found")];
+    assert_eq!(stack.count(REFUSALS, &missed).await.unwrap(), 0);
     // Each endpoint speaks of its own upstream.
     let elsewhere = of("third").get(&tasks[1]).await.unwrap();
     assert_eq!(elsewhere.error_code().unwrap(), ENDPOINT_NOT_FOUND);
@@ -431,6 +435,7 @@ async fn case_93_a_deleted_upstream_ends_its_own_tasks_on_the_tenants_endpoint()
         foreign.unwrap().fingerprint(CORRELATION),
         unknown.unwrap().fingerprint(CORRELATION)
     );
+    assert_eq!(stack.count(REFUSALS, &missed).await.unwrap(), 2);
 }
 
 /// A configuration that says nothing of an upstream is no word that it is gone.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 const DRIFT: &str = "hangar_task_digest_drift_total";
 const COMPLETED: &str = "hangar_tasks_completed_total";
 const FAILED: &str = "hangar_tasks_failed_total";
+const REFUSALS: &str = "hangar_task_refusals_total";
 const DRIFTED: i64 = -31003;
 const WITHHELD: i64 = -31002;
 
@@ -359,6 +360,8 @@ async fn case_94_drift_after_the_end_withholds_without_a_second_outcome() {
     );
     assert_eq!(stack.count(DRIFT, &[]).await.unwrap(), 1);
     assert_eq!(stack.count(FAILED, &[]).await.unwrap(), 0);
+    let withheld = [("method", "tasks/get"), ("reason", "withheld")];
+    assert_eq!(stack.count(REFUSALS, &withheld).await.unwrap(), 3);
 }
 
 #[tokio::test]

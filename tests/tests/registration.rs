@@ -597,6 +597,14 @@ async fn case_24_a_failed_registration_of_the_same_id_leaves_the_entry_as_it_was
         assert_eq!(reply.error_code().unwrap(), code, "{handle}");
         assert_eq!(ledger.entry(&task).unwrap().as_ref(), Some(&before));
     };
+    // As it was born: the same task, told once more and counted once.
+    stack
+        .upstream
+        .enqueue("tools/call", Answer::result(&handle(&task)));
+    let reply = alice.call("slow", json!({})).await.unwrap();
+    assert_eq!(reply.result().unwrap()["taskId"], json!(task));
+    let relayed = stack.count("hangar_tasks_relayed_total", &[]).await;
+    assert_eq!(relayed.unwrap(), 1);
     again("ask", handle(&task), -31008).await;
     again("slow", without(handle(&task), "status"), -31008).await;
     again("slow", without(handle(&task), "resultType"), -31008).await;

@@ -3,8 +3,6 @@
 
 #![cfg(test)]
 
-use std::time::Duration;
-
 use hangar_tests::client::{Client, Reply};
 use hangar_tests::envelope::Envelope;
 use hangar_tests::manifests::{Manifest, mk_upstream, write};
@@ -721,21 +719,4 @@ async fn bb_14_an_upstream_that_asks_for_patience_has_it() {
     live.await.unwrap();
     assert_eq!(stack.upstream.count("tasks/get"), polls + 2);
     assert_eq!(stack.upstream.count("tasks/cancel"), 1);
-}
-
-/// The same for as long as it asks, and no longer.
-#[tokio::test]
-async fn bb_14_patience_ends() {
-    let (stack, alice) = start().await;
-    let task = alice.start_task("slow", json!({})).await.unwrap();
-    let throttled = Answer::raw("").status(StatusCode::TOO_MANY_REQUESTS);
-    stack
-        .upstream
-        .enqueue("tasks/get", throttled.header("retry-after", "1"));
-    alice.get(&task).await.unwrap().result().unwrap();
-    stack.upstream.complete(&task, "done").unwrap();
-    let waited = std::time::Instant::now();
-    alice.until(&task, "completed").await.unwrap();
-    assert!(waited.elapsed() > Duration::from_millis(500), "{waited:?}");
-    assert_eq!(stack.upstream.count("tasks/get"), 2);
 }

@@ -1,5 +1,5 @@
 //! What the gateway itself answers: the table of errors, and bodies around raw values.
-//!
+
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 

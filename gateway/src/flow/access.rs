@@ -4,7 +4,6 @@
 //! answer. A [`Found`] is made here only.
 
 use hangar_ledger::{Entry, Owner, TaskId, UpstreamUid};
-use hangar_relay::method::Method;
 use hangar_relay::wire::{Kind, WireError};
 use hangar_store::{Error as StoreError, Reach, Scope};
 use hangar_wire::{AnsweredBy, Visibility};
@@ -89,10 +88,11 @@ fn answers(caller: &Caller, grant: &Grant, owns: bool) -> bool {
 // === impl Section ===
 
 impl Section {
-    /// The entry of this task as of now, where the client may see it.
+    /// The entry of this task as of now, where the client may see it. A miss is not counted here: the
+    /// task may still be an orphan.
     ///
     /// Guarantees: what time has ended is ended here, so that no method sees more of it than another.
-    pub async fn find(&self, method: Method, task: &TaskId) -> Result<Found, WireError> {
+    pub async fn find(&self, task: &TaskId) -> Result<Found, WireError> {
         let scope = self.scope();
         let found = self
             .governor
@@ -105,17 +105,14 @@ impl Section {
                 let role = self.role(&entry.birth.owner)?;
                 Some(Found { entry, role })
             });
-        let miss = || {
-            self.count_refusal(method, Kind::TaskNotFound.reason());
-            WireError::from(Kind::TaskNotFound)
-        };
-        let Found { entry, role } = found.ok_or_else(miss)?;
+        let Found { entry, role } = found.ok_or(Kind::TaskNotFound)?;
         // Born under a configuration that this replica does not hold yet: it decides nothing.
         if entry.birth.term > self.governor.active.term() {
             let status = wire_status(entry.status());
             return Err(WireError::unavailable(Some(status)));
         }
-        let entry = self.at_this_time(entry).await?.ok_or_else(miss)?;
+        let entry = self.at_this_time(entry).await?;
+        let entry = entry.ok_or(Kind::TaskNotFound)?;
         Ok(Found { entry, role })
     }
 

@@ -52,9 +52,7 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
         let began = section.governor.gateway.store.now();
         let exchange = section.exchange(Method::TasksGet, entry, body, TIMEOUT);
         let message = exchange.await.inspect_err(|failure| {
-            if let Some(seconds) = failure.retry_after() {
-                patience.ask_for(tenant, seconds, Instant::now());
-            }
+            heed(section, failure.retry_after());
             tracing::warn!(
                 correlation = section.correlation(),
                 upstream = section.upstream.label,
@@ -71,6 +69,14 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
     };
     let polls = &section.upstream.runtime.polls;
     polls.ask(task, &asker.capabilities, send).await
+}
+
+/// Leaves the upstream alone for so many seconds, where it asked for them.
+pub fn heed(section: &Section, retry_after: Option<u64>) {
+    if let Some(seconds) = retry_after {
+        let patience = &section.upstream.runtime.patience;
+        patience.ask_for(section.tenant_label(), seconds, Instant::now());
+    }
 }
 
 /// What the upstream answered, if it is a reply at all.

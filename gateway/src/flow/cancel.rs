@@ -23,7 +23,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
 }
 
 async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
-    let (entry, role) = section.find(Method::TasksCancel, &task).await?.into_parts();
+    let (entry, role) = section.find(&task).await?.into_parts();
     if !role.reads() {
         section.count_refusal(Method::TasksCancel, Kind::Denied.reason());
         return Err(Kind::Denied.into());
@@ -33,7 +33,7 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
         return Ok(ack);
     }
     section.upstream.runtime.polls.forget(&task);
-    let key = entry.key.clone();
+    let (key, owner) = (entry.key.clone(), entry.birth.owner.clone());
     let decided = section
         .governor
         .decide(&key, Some(entry), vec![Command::CancelRequested])
@@ -41,8 +41,7 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
     if decided.is_err() {
         // A cancel makes nothing worse: it goes on even where it cannot be noted.
         tracing::warn!(correlation = section.correlation(), "cancel is not noted");
-        let owner = &section.caller.owner;
-        section.governor.cancel(&section.upstream, task, owner);
+        section.governor.cancel(&section.upstream, task, &owner);
     }
     Ok(ack)
 }

@@ -36,13 +36,12 @@ pub async fn get(
     asker: Asker,
     why: Why,
 ) -> Result<Answer, WireError> {
-    let (entry, role) = section.find(Method::TasksGet, &task).await?.into_parts();
+    let (entry, role) = section.find(&task).await?.into_parts();
     if let Some(answer) = settled(&section.id, &entry) {
         return Ok(answer);
     }
     if let Some(error) = withheld(&section, &entry) {
-        section.count_refusal(Method::TasksGet, error.reason);
-        return Err(error);
+        return Err(refused(&section, error));
     }
     match why {
         Why::Poll(Admission::Closed) => return Ok(from_ledger(&section, &entry, None)),
@@ -64,14 +63,17 @@ pub async fn get(
     };
     match observe(&section, entry, &asker, sight).await? {
         Observed::Current { entry, told } => deliver(&section, &entry, role, &told),
-        Observed::Settled { entry } => Ok(settled(&section.id, &entry).unwrap_or_else(|| {
-            let error = if entry.mismatch_at.is_some() {
-                WireError::withheld(Some(wire_status(entry.status())))
-            } else {
-                WireError::unavailable(Some(wire_status(entry.status())))
+        Observed::Settled { entry } => {
+            if let Some(answer) = settled(&section.id, &entry) {
+                return Ok(answer);
+            }
+            let status = Some(wire_status(entry.status()));
+            let error = match entry.mismatch_at {
+                Some(_) => refused(&section, WireError::withheld(status)),
+                None => WireError::unavailable(status),
             };
-            Answer::refused(Some(&section.id), &error)
-        })),
+            Ok(Answer::refused(Some(&section.id), &error))
+        }
         Observed::Unavailable { entry, retry_after } => {
             Ok(from_ledger(&section, &entry, retry_after))
         }
@@ -82,10 +84,15 @@ pub async fn get(
 fn deliver(section: &Section, entry: &Entry, role: Role, told: &Told) -> Result<Answer, WireError> {
     if entry.latch.is_some() && !role.reads() {
         let error = WireError::withheld(Some(wire_status(entry.status())));
-        return Err(error);
+        return Err(refused(section, error));
     }
     let relayed = Relayed::told(told, &section.id)?;
     Ok(Answer::relayed(&section.id, &relayed, Outcome::Ok))
+}
+
+fn refused(section: &Section, error: WireError) -> WireError {
+    section.count_refusal(Method::TasksGet, error.reason);
+    error
 }
 
 /// A tool that the policy no longer allows keeps its output to itself; its task can be cancelled.

@@ -22,6 +22,7 @@ use hangar_wire::Term;
 use super::cancel;
 use crate::config::{Active, OTHER, Upstream};
 use crate::gateway::Gateway;
+use crate::upstream::NoPlace;
 use crate::upstream::exchange::{self, Exchange};
 
 /// Decides under one configuration.
@@ -162,8 +163,10 @@ impl Governor {
 
     /// Sends `tasks/cancel` once for this owner, best effort, without anybody waiting for it.
     pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId, owner: &Owner) {
-        let Some(cancelling) = upstream.runtime.cancels.begin(&task) else {
-            return;
+        let cancelling = match upstream.runtime.cancels.begin(self.tenant(owner), &task) {
+            Ok(cancelling) => cancelling,
+            Err(NoPlace::Begun) => return,
+            Err(NoPlace::Full) => return self.cancel_failed(upstream, owner, "busy"),
         };
         let (governor, upstream, owner) = (self.clone(), Arc::clone(upstream), owner.clone());
         self.gateway.sections.spawn(async move {
@@ -211,7 +214,7 @@ impl Governor {
             correlation = self.correlation,
             upstream = upstream.label,
             reason,
-            "upstream did not acknowledge a cancel"
+            "a task is not known to be told to stop"
         );
     }
 
@@ -319,7 +322,7 @@ impl Governor {
         let kind = event.detail.as_str();
         metrics.events.with_label_values(&[kind]).inc();
         match &event.detail {
-            Detail::TaskCreated {} => {}
+            Detail::TaskCreated {} => metrics.tasks_relayed.with_label_values(&pair).inc(),
             Detail::TaskConsentDecided { verdict, .. } => metrics
                 .consent_decisions
                 .with_label_values(&[tenant, upstream, verdict.as_str(), verdict.reason()])

@@ -198,16 +198,7 @@ impl<'a> Merged<'a> {
         if let Some(index) = place.map_err(|error| call.section().store_failed(&error))? {
             return Ok(Answerer::One(&self.calls[index]));
         }
-        let kind = Kind::TaskNotFound;
-        let labels = [
-            call.caller.tenant.object.tenant.as_str(),
-            "",
-            call.method.as_str(),
-            kind.reason(),
-        ];
-        let refusals = &call.gateway.metrics.refusals;
-        refusals.with_label_values(&labels).inc();
-        Err(kind.into())
+        Err(Kind::TaskNotFound.into())
     }
 
     fn prefixes(&self) -> Vec<&str> {

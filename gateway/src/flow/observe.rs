@@ -44,8 +44,10 @@ enum Contract {
     Drifted {
         found: Option<ToolDigest>,
     },
-    /// A cause of ours, or no time left: nothing is concluded.
-    Unknown,
+    /// A cause of ours, or the upstream asked to be asked later: nothing is concluded.
+    Unknown {
+        retry_after: Option<u64>,
+    },
 }
 
 /// What a poll may take in all.
@@ -128,7 +130,10 @@ pub async fn observe(
         match tokio::time::timeout_at(deadline, looked).await {
             Ok(Contract::Verified) => {}
             Ok(Contract::Drifted { found }) => commands.push(Command::Drift { found }),
-            Ok(Contract::Unknown) | Err(_) => return Err(WireError::unavailable(Some(status))),
+            Ok(Contract::Unknown { retry_after }) => {
+                return Err(WireError::unavailable(Some(status)).retry_after(retry_after));
+            }
+            Err(_) => return Err(WireError::unavailable(Some(status))),
         }
     }
     if let Payload::InputRequired { requests } = &polled.payload {
@@ -314,8 +319,10 @@ async fn verify(section: &Section, entry: &Entry, arrived: Instant) -> Contract 
             }
             Err(error) => {
                 section.upstream_failed(error.reason());
-                if matches!(error, contracts::Error::Ours(_)) {
-                    return Contract::Unknown;
+                if let contracts::Error::Ours(failure) = &error {
+                    let retry_after = failure.retry_after();
+                    ask::heed(section, retry_after);
+                    return Contract::Unknown { retry_after };
                 }
                 tracing::warn!(
                     correlation = section.correlation(),

@@ -48,7 +48,7 @@ pub struct Birth {
 #[derive(Debug)]
 pub struct Births(Vec<Mutex<()>>);
 
-/// Ids share a lock at random, so that a birth seldom waits for another's commit.
+/// Ids share a lock by their hash, few enough that a birth seldom waits for another's commit.
 const SHARDS: usize = 64;
 
 // === impl Births ===
@@ -151,7 +151,6 @@ async fn register(section: Section, birth: Birth) -> Result<Answer, WireError> {
         .await
     {
         Ok(Decided { entry: Some(_), .. }) => {
-            count_birth(&section);
             let relayed = Relayed::read(&message, &section.id)?;
             Ok(Answer::relayed(&section.id, &relayed, Outcome::Task))
         }
@@ -247,12 +246,6 @@ fn count(section: &Section, reason: &str) {
         .registration_failures
         .with_label_values(&[section.tenant_label(), &section.grant.label, reason])
         .inc();
-}
-
-fn count_birth(section: &Section) {
-    let labels = [section.tenant_label(), &section.grant.label];
-    let relayed = &section.governor.gateway.metrics.tasks_relayed;
-    relayed.with_label_values(&labels).inc();
 }
 
 fn ledger_birth(

@@ -88,7 +88,7 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
 }
 
 async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
-    let found = section.find(Method::TasksUpdate, &update.task).await?;
+    let found = section.find(&update.task).await?;
     let (entry, role) = found.into_parts();
     let refuse = |kind: Kind| {
         section.count_refusal(Method::TasksUpdate, kind.reason());
@@ -107,10 +107,9 @@ async fn relay(section: Section, update: Update) -> Result<Answer, WireError> {
     let (entry, told) = match observe(&section, entry, &update.asker, Sight::Compared).await? {
         Observed::Current { entry, told } => (*entry, told),
         Observed::Settled { .. } => return Ok(ack),
-        Observed::Unavailable { entry, .. } => {
-            return Err(WireError::unavailable(Some(super::wire_status(
-                entry.status(),
-            ))));
+        Observed::Unavailable { entry, retry_after } => {
+            let status = super::wire_status(entry.status());
+            return Err(WireError::unavailable(Some(status)).retry_after(retry_after));
         }
     };
     let judged = match Relayed::told(&told, &section.id)?.reply {

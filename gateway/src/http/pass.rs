@@ -110,6 +110,24 @@ impl Pass<'_> {
         checked: &Checked<'_>,
         trail: &mut Trail,
     ) -> Result<Answer, WireError> {
+        let answer = self.answer_whatever_is_own(checked, trail).await;
+        if let Err(error) = &answer
+            && error.kind == Kind::TaskNotFound
+        {
+            let tenant = self.entered.caller.tenant.object.tenant.as_str();
+            let (upstream, method) = (trail.upstream.as_str(), checked.method.as_str());
+            let labels = [tenant, upstream, method, error.reason];
+            let refusals = &self.gateway.metrics.refusals;
+            refusals.with_label_values(&labels).inc();
+        }
+        answer
+    }
+
+    async fn answer_whatever_is_own(
+        &self,
+        checked: &Checked<'_>,
+        trail: &mut Trail,
+    ) -> Result<Answer, WireError> {
         match self.answer_granted(checked, trail).await {
             Err(error) if checked.method.is_task() && self.has_orphans(error.kind) => {
                 let answer = self.answer_orphan(checked, trail).await?;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub struct Patience(Mutex<HashMap<String, Instant>>);
 
-/// However long an upstream asks for: its clients are told what it said.
+/// However long an upstream asks for, it is asked again after so long; its clients are told what it said.
 const MOST: Duration = Duration::from_mins(1);
 
 // === impl Patience ===

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use hangar_ledger::ToolDigest;
 use hangar_relay::contract::{self, Tool, Tools};
-use hangar_store::{Contract, MAX_PINS, PinScope, Pins, Sight, Store};
+use hangar_store::{Contract, MAX_PIN_BYTES, MAX_PINS, PinScope, Pins, Sight, Store};
 use hangar_wire::PinningMode;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,8 @@ const WATCH: Duration = Duration::from_secs(1);
 /// What is seen and not pinned is noted so often at most: an upstream that changes with every list
 /// must not make a commit of each.
 const NOTE: Duration = Duration::from_secs(1);
+/// How often one list is shown to the store while pins are being forgotten.
+const SIGHTS: usize = 3;
 
 /// Judges contracts of one whole list, and pins those that are seen for the first time.
 pub async fn judge(
@@ -140,18 +142,27 @@ impl Known {
             let pins = store.pins(&scope).await?;
             self.lock().take(pins);
         }
-        let Some(sight) = self.lock().due(scope, upstream, list) else {
-            return Ok(());
-        };
-        let pins = store.sight(sight).await?;
-        if pins.pinned.len() >= MAX_PINS {
-            tracing::warn!(
-                upstream = upstream.label,
-                most = MAX_PINS,
-                "too many names of tools: no further one is pinned until pins are reset"
-            );
+        // Again only where pins were forgotten meanwhile.
+        for _ in 0..SIGHTS {
+            let Some(sight) = self.lock().due(&scope, upstream, list) else {
+                return Ok(());
+            };
+            let of = sight.revision;
+            let pins = store.sight(sight).await?;
+            let is_taken_in = pins.revision == of;
+            if pins.is_full() {
+                tracing::warn!(
+                    upstream = upstream.label,
+                    most = MAX_PINS,
+                    most_bytes = MAX_PIN_BYTES,
+                    "too many contracts of tools: no further one is pinned until pins are reset"
+                );
+            }
+            self.lock().take(pins);
+            if is_taken_in {
+                return Ok(());
+            }
         }
-        self.lock().take(pins);
         Ok(())
     }
 
@@ -178,13 +189,14 @@ impl State {
             if known.revision == read.revision {
                 read.complete |= known.complete;
                 read.pinned.append(&mut known.pinned);
+                read.pinned_bytes = read.pinned_bytes.max(known.pinned_bytes);
             }
         }
         self.pins = Some(read);
     }
 
     /// What the store has to take in of this list, if anything.
-    fn due(&mut self, scope: PinScope, upstream: &Upstream, list: &Tools) -> Option<Sight> {
+    fn due(&mut self, scope: &PinScope, upstream: &Upstream, list: &Tools) -> Option<Sight> {
         let pins = self.pins.as_ref()?;
         let pinning = &upstream.object.pinning;
         let new_tools = pinning.new_tools;
@@ -223,7 +235,8 @@ impl State {
             self.noted = Some(now);
         }
         Some(Sight {
-            scope,
+            scope: scope.clone(),
+            revision: pins.revision,
             contracts,
             new_tools,
         })

@@ -21,8 +21,8 @@ use http::{StatusCode, header};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
-use super::Cancels;
 use super::exchange::{self, Exchange, Failure, Received};
+use super::{Cancels, NoPlace};
 use crate::config::{Active, Config, Runtimes, Upstream};
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"echo","inputSchema":{"type":"object"}}]}}"#;
@@ -350,12 +350,18 @@ async fn a_list_refused_for_our_credential_says_nothing_of_the_contract() {
 fn a_task_is_told_to_stop_once_at_a_time() {
     let cancels = Cancels::default();
     let task = |name: &str| hangar_ledger::TaskId::try_from(name.to_owned()).unwrap();
-    let first = cancels.begin(&task("a")).unwrap();
-    assert!(cancels.begin(&task("a")).is_none());
-    assert!(cancels.begin(&task("b")).is_some());
+    let first = cancels.begin("acme", &task("a")).unwrap();
+    let again = cancels.begin("acme", &task("a"));
+    assert_eq!(again.unwrap_err(), NoPlace::Begun);
+    assert!(cancels.begin("acme", &task("b")).is_ok());
     drop(first);
-    let again: Vec<_> = (0..300)
-        .map(|n| cancels.begin(&task(&format!("t{n}"))))
-        .collect();
-    assert_eq!(again.iter().flatten().count(), super::MAX_CANCELS);
+    let mut taken = Vec::new();
+    for (tenant, places) in [("acme", 128), ("globex", 128), ("initech", 0)] {
+        let begin = |n| cancels.begin(tenant, &task(&format!("{tenant}-{n}")));
+        let answers: Vec<_> = (0..300).map(begin).collect();
+        let refused = answers.iter().filter_map(|it| it.as_ref().err());
+        assert!(refused.eq(&vec![NoPlace::Full; 300 - places]), "{tenant}");
+        taken.extend(answers.into_iter().flatten());
+    }
+    assert_eq!(taken.len(), super::MAX_CANCELS);
 }

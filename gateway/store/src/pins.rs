@@ -28,12 +28,18 @@ pub struct Pins {
     pub awaited: BTreeSet<String>,
     /// The contract seen last, of tools where it is not the pinned one.
     pub others: BTreeMap<String, ToolDigest>,
+    /// Bytes of the contracts that are pinned.
+    pub pinned_bytes: u64,
+    /// Bytes of the others.
+    pub other_bytes: u64,
 }
 
 /// One whole list of an upstream's tools, without those that are known to be pinned as they are.
 #[derive(Clone, Debug)]
 pub struct Sight {
     pub scope: PinScope,
+    /// Of the pins that this was made beside: where pins were forgotten since, nothing is taken in.
+    pub revision: u64,
     pub contracts: Vec<Contract>,
     /// What becomes of a tool that was in no list before.
     pub new_tools: NewTools,
@@ -75,7 +81,8 @@ pub struct Present {
 /// Names pinned of one upstream, and as many that are only seen: one that renames its tools with
 /// every list must not fill the disk of all tenants.
 pub const MAX_PINS: usize = 8192;
-/// Bytes of contracts pinned of one upstream, and as many that are only seen.
+/// Bytes of contracts pinned of one upstream, and as many that are only seen; the contract that
+/// reaches them is the last.
 pub const MAX_PIN_BYTES: u64 = 64 << 20;
 
 // === impl Pins ===
@@ -86,7 +93,12 @@ impl Pins {
     /// Assumptions: none is pinned.
     pub fn takes(&self, tool: &str, new_tools: NewTools) -> bool {
         let is_first = !self.complete || self.awaited.contains(tool);
-        (is_first || new_tools == NewTools::Serve) && self.pinned.len() < MAX_PINS
+        (is_first || new_tools == NewTools::Serve) && !self.is_full()
+    }
+
+    /// Whether no further contract is pinned, until pins are forgotten.
+    pub fn is_full(&self) -> bool {
+        self.pinned.len() >= MAX_PINS || self.pinned_bytes >= MAX_PIN_BYTES
     }
 
     /// Whether another contract of this tool is remembered as seen.
@@ -94,8 +106,9 @@ impl Pins {
     /// Assumptions: it is not the pinned one.
     pub fn notes(&self, tool: &str, digest: ToolDigest) -> bool {
         match self.others.get(tool) {
-            Some(seen) => *seen != digest,
-            None => self.others.len() < MAX_PINS,
+            Some(seen) if *seen == digest => false,
+            Some(_) => self.other_bytes < MAX_PIN_BYTES,
+            None => self.others.len() < MAX_PINS && self.other_bytes < MAX_PIN_BYTES,
         }
     }
 }

@@ -60,13 +60,16 @@ async fn place(merged: &Merged<'_>, id: &str) -> Result<Option<usize>, WireError
         return Ok(None);
     };
     let section = merged.calls[index].section();
-    match section.find(Method::Listen, &task).await {
+    match section.find(&task).await {
         Ok(found) => {
             let (entry, _) = found.into_parts();
             Ok(withheld(&section, &entry).is_none().then_some(index))
         }
         // The store failed: what is whose is not known.
         Err(error) if error.kind == Kind::Internal => Err(error),
-        Err(_) => Ok(None),
+        Err(error) => {
+            section.count_refusal(Method::Listen, error.reason);
+            Ok(None)
+        }
     }
 }

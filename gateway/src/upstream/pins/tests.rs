@@ -92,7 +92,7 @@ fn mk_scope() -> PinScope {
 
 /// Names of what is due of a list.
 fn due(state: &mut State, upstream: &Upstream, list: &Tools) -> Option<Vec<String>> {
-    let sight = state.due(mk_scope(), upstream, list)?;
+    let sight = state.due(&mk_scope(), upstream, list)?;
     let names = sight.contracts.into_iter().map(|contract| contract.tool);
     Some(names.collect())
 }
@@ -152,6 +152,31 @@ fn what_comes_later_is_pinned_or_noted() {
     let mut state = State::default();
     state.take(pins);
     assert_eq!(due(&mut state, &withholding, &later).unwrap(), ["drop"]);
+}
+
+#[test]
+fn what_finds_no_room_is_not_due_again_and_again() {
+    let (list, later) = (
+        mk_list(&[("crawl", "a")]),
+        mk_list(&[("crawl", "a"), ("drop", "b")]),
+    );
+    let upstream = mk_upstream(NewTools::Serve, &[]);
+    let due_with = |pinned_bytes, other_bytes| {
+        let mut state = State::default();
+        state.take(Pins {
+            pinned_bytes,
+            other_bytes,
+            ..mk_pins(3, &list)
+        });
+        state.due(&mk_scope(), &upstream, &later)
+    };
+    let sight = due_with(MAX_PIN_BYTES - 1, MAX_PIN_BYTES).unwrap();
+    assert_eq!((sight.revision, sight.contracts.len()), (3, 1));
+    assert!(
+        due_with(MAX_PIN_BYTES, MAX_PIN_BYTES - 1).is_some(),
+        "noted"
+    );
+    assert!(due_with(MAX_PIN_BYTES, MAX_PIN_BYTES).is_none());
 }
 
 #[test]

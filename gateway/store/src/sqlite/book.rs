@@ -38,9 +38,9 @@ impl PinBook {
         pins::all(&read, class).map_err(Error::Sqlite)
     }
 
-    /// Forgets the pins of an upstream, or of one tool of it, and answers how many contracts that
-    /// were. A running gateway sees it by the revision.
-    pub fn forget(&self, scope: &PinScope, tool: Option<&str>) -> Result<usize, Error> {
+    /// Forgets the pins of an upstream, or of one tool of it; false: none were kept, and nothing is
+    /// changed. A running gateway sees it by the revision.
+    pub fn forget(&self, scope: &PinScope, tool: Option<&str>) -> Result<bool, Error> {
         let mut connection = schema::open_existing(&self.path)?;
         let forget = |connection: &mut Connection| {
             let behavior = TransactionBehavior::Immediate;

@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
 use super::read::{signed, unsigned};
-use crate::pins::{Contract, Kept, Known, MAX_PIN_BYTES, PinScope, Pins, Present, Sight};
+use crate::pins::{Contract, Kept, Known, PinScope, Pins, Present, Sight};
 
 const REVISION: &str = "select revision from pin_revision where id = 1";
 const BUMP: &str = "update pin_revision set revision = revision + 1 where id = 1";
@@ -39,11 +39,10 @@ const PUT_COMPLETE: &str = "insert into pinning (class, namespace, name, complet
 const SCOPES: &str = "select namespace, name, absent_since from pinning where class = ?1";
 const SET_ABSENT: &str = "update pinning set absent_since = ?4
     where class = ?1 and namespace = ?2 and name = ?3";
-const FORGET_CONTRACTS: [&str; 2] = [
+/// That a whole list was seen is kept as well: without contracts where `spec.tools.pins` names all tools.
+const FORGET_UPSTREAM: [&str; 4] = [
     "delete from pin where class = ?1 and namespace = ?2 and name = ?3",
     "delete from pin_other where class = ?1 and namespace = ?2 and name = ?3",
-];
-const FORGET_MARKS: [&str; 2] = [
     "delete from pin_awaited where class = ?1 and namespace = ?2 and name = ?3",
     "delete from pinning where class = ?1 and namespace = ?2 and name = ?3",
 ];
@@ -81,22 +80,27 @@ pub(super) fn read(c: &Connection, scope: &PinScope) -> rusqlite::Result<Pins> {
             .prepare_cached(AWAITED)?
             .query_map(of, |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?,
+        pinned_bytes: bytes(c, PINNED_BYTES, scope)?,
+        other_bytes: bytes(c, OTHER_BYTES, scope)?,
     })
 }
 
 /// Takes in a whole list: pins what is seen for the first time, and notes what is not as pinned.
 ///
-/// Guarantees: of two lists that both take themselves for the first, the second finds the first.
+/// Guarantees: of two lists that both take themselves for the first, the second finds the first; one
+/// from before a reset leaves no trace, and the answer's revision says so.
 pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Result<Pins> {
     let Sight {
         scope,
+        revision,
         contracts,
         new_tools,
     } = what;
     let mut pins = read(c, scope)?;
+    if pins.revision != *revision {
+        return Ok(pins);
+    }
     let (class, namespace, name) = columns(scope);
-    let mut pinned_bytes = bytes(c, PINNED_BYTES, scope)?;
-    let mut other_bytes = bytes(c, OTHER_BYTES, scope)?;
     for contract in contracts {
         let Contract {
             tool,
@@ -107,13 +111,12 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
         let text = digest.0.to_string();
         let values = params![class, namespace, name, tool, text, canonical, signed(now.0)];
         let size = canonical.len() as u64;
-        let fits = |bytes: u64| bytes.saturating_add(size) <= MAX_PIN_BYTES;
         let pinned = pins.pinned.get(tool);
-        let is_taken = pinned.is_none() && pins.takes(tool, *new_tools) && fits(pinned_bytes);
+        let is_taken = pinned.is_none() && pins.takes(tool, *new_tools);
         if is_taken || pinned == Some(digest) {
             if pins.pinned.insert(tool.clone(), *digest).is_none() {
                 c.prepare_cached(PUT_PIN)?.execute(values)?;
-                pinned_bytes += size;
+                pins.pinned_bytes += size;
             }
             if pins.awaited.remove(tool) {
                 c.prepare_cached(DROP_AWAITED)?.execute(key)?;
@@ -121,10 +124,10 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
             if pins.others.remove(tool).is_some() {
                 c.prepare_cached(DROP_OTHER)?.execute(key)?;
             }
-        } else if pins.notes(tool, *digest) && fits(other_bytes) {
+        } else if pins.notes(tool, *digest) {
             c.prepare_cached(PUT_OTHER)?.execute(values)?;
-            // One that is written over still counts: the next sight counts afresh.
-            other_bytes += size;
+            // One that is written over counts until all is counted afresh, below.
+            pins.other_bytes += size;
             pins.others.insert(tool.clone(), *digest);
         }
     }
@@ -133,6 +136,7 @@ pub(super) fn sight(c: &Connection, what: &Sight, now: Millis) -> rusqlite::Resu
             .execute((class, namespace, name))?;
         pins.complete = true;
     }
+    pins.other_bytes = bytes(c, OTHER_BYTES, scope)?;
     Ok(pins)
 }
 
@@ -168,34 +172,31 @@ pub(super) fn retain(c: &Connection, present: &Present, now: Millis) -> rusqlite
     Ok(())
 }
 
-/// Forgets what is kept of one upstream, or of one tool of it; answers how many contracts that
-/// were. The next sight is a first one, of the tool whatever becomes of new ones.
+/// Forgets what is kept of one upstream, or of one tool of it; false: nothing was, and nothing is
+/// changed. The next sight is a first one, of the tool whatever becomes of new ones.
 pub(super) fn forget(
     c: &Connection,
     scope: &PinScope,
     tool: Option<&str>,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<bool> {
     let (class, namespace, name) = columns(scope);
-    let mut forgotten = 0;
+    let mut rows = 0;
     if let Some(tool) = tool {
         for text in FORGET_TOOL {
-            forgotten += c.execute(text, (class, namespace, name, tool))?;
+            rows += c.execute(text, (class, namespace, name, tool))?;
         }
-        if forgotten > 0 {
+        if rows > 0 {
             c.execute(PUT_AWAITED, (class, namespace, name, tool))?;
         }
     } else {
-        for text in FORGET_CONTRACTS {
-            forgotten += c.execute(text, (class, namespace, name))?;
-        }
-        for text in FORGET_MARKS {
-            c.execute(text, (class, namespace, name))?;
+        for text in FORGET_UPSTREAM {
+            rows += c.execute(text, (class, namespace, name))?;
         }
     }
-    if forgotten > 0 {
+    if rows > 0 {
         c.execute(BUMP, [])?;
     }
-    Ok(forgotten)
+    Ok(rows > 0)
 }
 
 /// Everything that is kept of one class.

@@ -143,6 +143,7 @@ async fn what_is_committed_is_there_after_reopening() {
     };
     let sight = Sight {
         scope: scope.clone(),
+        revision: 0,
         contracts: vec![contract],
         new_tools: NewTools::Withhold,
     };

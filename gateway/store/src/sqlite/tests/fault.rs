@@ -137,6 +137,7 @@ async fn case_18_a_failed_batch_is_refused_whole_and_never_tried_again() {
             namespace: "tools".into(),
             name: "reports".into(),
         },
+        revision: 0,
         contracts: Vec::new(),
         new_tools: NewTools::Serve,
     };

@@ -31,6 +31,7 @@ fn mk_sight(name: &str, new_tools: NewTools, tools: &[(&str, &str)]) -> Sight {
     };
     Sight {
         scope: mk_scope(name),
+        revision: 0,
         contracts: tools.iter().map(contract).collect(),
         new_tools,
     }
@@ -42,6 +43,11 @@ fn serve(tools: &[(&str, &str)]) -> Sight {
 
 fn withhold(tools: &[(&str, &str)]) -> Sight {
     mk_sight("reports", NewTools::Withhold, tools)
+}
+
+/// One that was made beside the pins of this revision.
+fn beside(revision: u64, sight: Sight) -> Sight {
+    Sight { revision, ..sight }
 }
 
 fn names(map: &BTreeMap<String, ToolDigest>) -> Vec<&str> {
@@ -93,8 +99,8 @@ async fn a_reset_makes_the_next_sight_a_first_one() {
     let (folder, store) = mk_store();
     let book = PinBook::open(&folder.path().join("ledger.db")).unwrap();
     let scope = mk_scope("reports");
-    assert_eq!(book.forget(&scope, None).unwrap(), 0);
-    assert_eq!(book.forget(&scope, Some("crawl")).unwrap(), 0);
+    assert!(!book.forget(&scope, None).unwrap());
+    assert!(!book.forget(&scope, Some("crawl")).unwrap());
     assert_eq!(store.pin_revision().await.unwrap(), 0);
     let list = [("crawl", "one"), ("drop", "two")];
     store.sight(withhold(&list)).await.unwrap();
@@ -105,21 +111,21 @@ async fn a_reset_makes_the_next_sight_a_first_one() {
         .await
         .unwrap();
     // One tool: pin and last contract; and one that was never pinned.
-    assert_eq!(book.forget(&scope, Some("crawl")).unwrap(), 2);
-    assert_eq!(book.forget(&scope, Some("pay")).unwrap(), 1);
+    assert!(book.forget(&scope, Some("crawl")).unwrap());
+    assert!(book.forget(&scope, Some("pay")).unwrap());
     assert_eq!(store.pin_revision().await.unwrap(), 2);
     let pins = store.pins(&scope).await.unwrap();
     assert_eq!(names(&pins.pinned), ["drop"]);
     assert!(pins.takes("crawl", NewTools::Withhold));
     assert!(!pins.takes("more", NewTools::Withhold));
-    let pins = store.sight(withhold(&[("crawl", "changed"), ("more", "four")]));
-    let pins = pins.await.unwrap();
+    let later = withhold(&[("crawl", "changed"), ("more", "four")]);
+    let pins = store.sight(beside(2, later)).await.unwrap();
     assert_eq!(names(&pins.pinned), ["crawl", "drop"]);
     assert_eq!(pins.pinned["crawl"], digest("changed"));
     assert_eq!(names(&pins.others), ["more"]);
     assert_eq!(pins.awaited, BTreeSet::from(["pay".to_owned()]));
     // The whole upstream: the next list is the first.
-    assert_eq!(book.forget(&scope, None).unwrap(), 3);
+    assert!(book.forget(&scope, None).unwrap());
     let pins = store.pins(&scope).await.unwrap();
     assert_eq!(
         pins,
@@ -128,14 +134,50 @@ async fn a_reset_makes_the_next_sight_a_first_one() {
             ..Pins::default()
         }
     );
-    let pins = store.sight(withhold(&[("drop", "new"), ("more", "four")]));
-    assert_eq!(names(&pins.await.unwrap().pinned), ["drop", "more"]);
+    let first = withhold(&[("drop", "new"), ("more", "four")]);
+    let pins = store.sight(beside(3, first)).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["drop", "more"]);
     let untouched = store.pins(&aside_scope()).await.unwrap();
     assert_eq!(untouched.pinned, aside.pinned);
 }
 
 fn aside_scope() -> PinScope {
     mk_scope("aside")
+}
+
+/// Made beside pins that are no more, it has only what differed from them: taken for a first list, it
+/// would leave all other tools out for good.
+#[tokio::test]
+async fn a_sight_from_before_a_reset_is_not_taken_in() {
+    let (folder, store) = mk_store();
+    let book = PinBook::open(&folder.path().join("ledger.db")).unwrap();
+    let scope = mk_scope("reports");
+    let list = [("crawl", "one"), ("drop", "two")];
+    store.sight(withhold(&list)).await.unwrap();
+    assert!(book.forget(&scope, None).unwrap());
+    let after = Pins {
+        revision: 1,
+        ..Pins::default()
+    };
+    let pins = store.sight(withhold(&[("pay", "three")])).await.unwrap();
+    assert_eq!(pins, after);
+    assert_eq!(store.pins(&scope).await.unwrap(), after);
+    let pins = store.sight(beside(1, withhold(&list))).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["crawl", "drop"]);
+}
+
+/// `spec.tools.pins` names all tools of the first list: no contract is kept, and yet it was the first.
+#[tokio::test]
+async fn that_a_list_was_seen_is_forgotten_as_well() {
+    let (folder, store) = mk_store();
+    let book = PinBook::open(&folder.path().join("ledger.db")).unwrap();
+    let scope = mk_scope("reports");
+    assert!(store.sight(withhold(&[])).await.unwrap().complete);
+    assert!(book.forget(&scope, None).unwrap());
+    assert_eq!(store.pin_revision().await.unwrap(), 1);
+    assert!(!book.forget(&scope, None).unwrap());
+    assert_eq!(store.pin_revision().await.unwrap(), 1);
+    assert!(!store.pins(&scope).await.unwrap().complete);
 }
 
 #[tokio::test]
@@ -200,7 +242,8 @@ async fn pins_outlive_their_object_by_thirty_days() {
         ..withhold(&[("crawl", "one")])
     };
     let kept = other.scope.clone();
-    store.sight(other).await.unwrap();
+    let revision = store.pin_revision().await.unwrap();
+    store.sight(beside(revision, other)).await.unwrap();
     retain(401, &[]).await;
     retain(500, &[]).await;
     assert_eq!(store.pins(&kept).await.unwrap().pinned.len(), 1);
@@ -237,15 +280,19 @@ async fn bytes_are_bounded() {
         contracts: tools.iter().map(|tool| big(tool, b'x')).collect(),
         ..serve(&[])
     };
-    let pins = store.sight(sight(&["a", "b", "c"])).await.unwrap();
-    assert_eq!(names(&pins.pinned), ["a", "b"]);
-    assert_eq!(names(&pins.others), ["c"]);
-    let pins = store.sight(sight(&["d", "e"])).await.unwrap();
-    assert_eq!(names(&pins.pinned), ["a", "b"]);
-    assert_eq!(names(&pins.others), ["c", "d"]);
-    // What is small still fits.
-    let pins = store.sight(serve(&[("small", "x")])).await.unwrap();
-    assert_eq!(names(&pins.pinned), ["a", "b", "small"]);
+    let pins = store.sight(sight(&["a", "b"])).await.unwrap();
+    assert!(!pins.is_full());
+    let pins = store.sight(sight(&["c", "d"])).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["a", "b", "c"]);
+    assert_eq!(names(&pins.others), ["d"]);
+    let pins = store.sight(sight(&["e", "f", "g"])).await.unwrap();
+    assert_eq!(names(&pins.pinned), ["a", "b", "c"]);
+    assert_eq!(names(&pins.others), ["d", "e", "f"]);
+    // Whoever reads them knows, so that none is shown to the writer again and again.
+    let read = store.pins(&mk_scope("reports")).await.unwrap();
+    assert_eq!(read, pins);
+    assert!(read.is_full() && !read.takes("small", NewTools::Serve));
+    assert!(!read.notes("small", digest("x")) && !read.notes("d", digest("x")));
 }
 
 /// A file of the first schema, with a pin in it.
