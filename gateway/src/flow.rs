@@ -1,8 +1,8 @@
 //! What happens to an authorised request: one module per method.
 //!
 //! Synchronous calls run on the client's own connection, so that a client that leaves ends the
-//! upstream's work too. Whatever touches the ledger runs as a [`section::Section`], which ends
-//! whether or not its client still listens.
+//! upstream's work too. Whatever touches the ledger runs as a [`section::Section`], which goes on to its
+//! end when its client leaves.
 
 pub mod access;
 pub mod answers;
@@ -17,6 +17,7 @@ pub mod listen;
 pub mod merged;
 pub mod observe;
 pub mod orphan;
+mod persistent;
 pub mod register;
 pub mod relay;
 pub mod section;

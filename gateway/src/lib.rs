@@ -13,6 +13,7 @@ pub mod gateway;
 pub mod http;
 pub mod limit;
 pub mod listeners;
+pub mod log;
 pub mod metrics;
 mod provenance;
 mod run;

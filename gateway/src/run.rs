@@ -1,6 +1,7 @@
 //! `hangar-gateway run`: wires the parts together and ends them in order.
 
 use std::future::Future;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,9 +13,6 @@ use hangar_store::{Options, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::args::{Run, StoreUrl};
 use crate::config::Config;
@@ -26,20 +24,24 @@ use crate::gateway::Gateway;
 use crate::http::serve::bounds::Bounds;
 use crate::http::{mcp, probe, serve};
 use crate::limit::held::Budget;
+use crate::log;
 use crate::metrics::Metrics;
 use crate::upstream::pins;
 
 pub(crate) fn run(args: Run) -> ExitCode {
-    tracing_subscriber::registry()
-        .with(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
-        .with(
-            fmt::layer()
-                .json()
-                .flatten_event(true)
-                .with_current_span(false)
-                .with_span_list(false),
-        )
-        .init();
+    let log = match log::start() {
+        Ok(log) => log,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: no log: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let code = run_logged(args);
+    log.flush();
+    code
+}
+
+fn run_logged(args: Run) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()

@@ -5,14 +5,14 @@
 //! two different contracts could have one digest.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+mod skim;
 mod tree;
 
 pub use tree::{Tree, canonical_hash};
@@ -56,12 +56,6 @@ pub struct Members<'a> {
 
 /// A string, borrowed when it has no escape.
 struct Text<'a>(Cow<'a, str>);
-
-/// Members as parsed, before the checks.
-struct Parsed<'a> {
-    entries: Vec<(Cow<'a, str>, &'a RawValue)>,
-    overflow: bool,
-}
 
 /// Reads one value more than the bound, to see that it is passed; skips the rest.
 struct AtMost(usize);
@@ -189,13 +183,22 @@ impl Error {
 impl<'a> Members<'a> {
     /// Reads one object level.
     pub fn parse(text: &'a str) -> Result<Self, Error> {
-        let Parsed { entries, overflow } = match serde_json::from_str(text) {
-            Ok(parsed) => parsed,
-            Err(error) if error.is_data() && !text.trim_start().starts_with('{') => {
-                return Err(Error::NotObject);
+        let (mut entries, mut overflow, mut is_text) = (Vec::with_capacity(8), false, true);
+        let is_object = skim::object(text, |key, value| {
+            if entries.len() == MAX_MEMBERS {
+                overflow = true;
+            } else if let Some(key) = unquoted(key) {
+                entries.push((key, value));
+            } else {
+                is_text = false;
             }
-            Err(_) => return Err(Error::Syntax),
-        };
+        });
+        if !is_object {
+            return Err(no_object(text));
+        }
+        if !is_text {
+            return Err(Error::Syntax);
+        }
         if overflow {
             return Err(Error::TooMany);
         }
@@ -301,40 +304,6 @@ impl<'de> Deserialize<'de> for Text<'de> {
     }
 }
 
-// === impl Parsed ===
-
-impl<'de> Deserialize<'de> for Parsed<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ParsedVisitor;
-        impl<'de> Visitor<'de> for ParsedVisitor {
-            type Value = Parsed<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed<'de>, A::Error> {
-                let mut entries = Vec::with_capacity(8);
-                while entries.len() < MAX_MEMBERS {
-                    let Some(Text(key)) = map.next_key()? else {
-                        return Ok(Parsed {
-                            entries,
-                            overflow: false,
-                        });
-                    };
-                    entries.push((key, map.next_value()?));
-                }
-                let mut overflow = false;
-                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {
-                    overflow = true;
-                }
-                Ok(Parsed { entries, overflow })
-            }
-        }
-        deserializer.deserialize_map(ParsedVisitor)
-    }
-}
-
 // === impl AtMost ===
 
 impl<'de> DeserializeSeed<'de> for AtMost {
@@ -362,6 +331,23 @@ impl<'de> Visitor<'de> for AtMost {
         }
         while seq.next_element::<IgnoredAny>()?.is_some() {}
         Ok(values)
+    }
+}
+
+/// What a string literal says.
+fn unquoted(literal: &str) -> Option<Cow<'_, str>> {
+    let inner = literal.strip_prefix('"')?.strip_suffix('"')?;
+    if inner.contains('\\') {
+        return serde_json::from_str(literal).ok().map(|Text(text)| text);
+    }
+    Some(Cow::Borrowed(inner))
+}
+
+/// Why a text is none.
+fn no_object(text: &str) -> Error {
+    match serde_json::from_str::<BTreeMap<bool, bool>>(text) {
+        Err(error) if error.is_data() && !text.trim_start().starts_with('{') => Error::NotObject,
+        _ => Error::Syntax,
     }
 }
 

@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 
 use super::governor::{Governor, Undecided};
 use super::observe::settled;
+use super::persistent::Persistent;
 use super::{Answer, wire_status};
 use crate::config::active::Caller;
 use crate::config::{Active, Grant, OTHER, Upstream};
@@ -79,9 +80,9 @@ pub async fn answer(
     id: Box<RawValue>,
 ) -> Result<Answer, WireError> {
     let gateway = Arc::clone(&governor.gateway);
-    let section = gateway
-        .sections
-        .spawn(async move { stranded(&governor, &caller, entry, method, &id).await });
+    let section = Persistent::new(&gateway.sections, async move {
+        stranded(&governor, &caller, entry, method, &id).await
+    });
     section.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a governance section ended early");
         Err(Kind::Internal.into())

@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use super::Answer;
 use super::governor::{Governor, Undecided};
+use super::persistent::Persistent;
 use crate::config::active::Caller;
 use crate::config::{Grant, Upstream};
 use crate::http::rescue;
@@ -33,13 +34,13 @@ pub struct Section {
 // === impl Section ===
 
 impl Section {
-    /// Runs a section apart from the connection that asked for it.
+    /// Runs a section to its end, whatever becomes of the connection that asked for it.
     pub async fn detached<F>(self, work: impl FnOnce(Self) -> F + Send) -> Result<Answer, WireError>
     where
         F: Future<Output = Result<Answer, WireError>> + Send + 'static,
     {
         let gateway = Arc::clone(&self.governor.gateway);
-        let section = gateway.sections.spawn(work(self));
+        let section = Persistent::new(&gateway.sections, work(self));
         section.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a governance section ended early");
             Err(Kind::Internal.into())
