@@ -79,14 +79,15 @@ pub fn reply(told: &Told) -> Result<Reply<'_>, envelope::Error> {
     Ok(reply)
 }
 
-/// Takes note of a task that goes on, so that a poll before its time is not passed on. Assumes that
-/// the entry is as it was decided on what was told.
+/// Takes note of a task that goes on, so that a poll before its time is not passed on. What is told
+/// from memory is no contact with the upstream: it lasts half a retention at most, so that a task which
+/// is polled is never evicted. Assumes that the entry is as it was decided on what was told.
 pub fn note(section: &Section, entry: &Entry, told: &Told) {
     if entry.status() == Status::Working
         && let Some(interval) = entry.snapshot.poll_interval_ms
     {
         let polls = &section.upstream.runtime.polls;
-        let interval = Duration::from_millis(interval);
+        let interval = Duration::from_millis(interval.min(entry.birth.retention_ms / 2));
         polls.is_working(&entry.key.task, told.arrived, interval);
     }
 }
