@@ -88,6 +88,7 @@ pub fn note(section: &Section, entry: &Entry, told: &Told) {
     {
         let polls = &section.upstream.runtime.polls;
         let interval = Duration::from_millis(interval.min(entry.birth.retention_ms / 2));
-        polls.is_working(&entry.key.task, told.arrived, interval);
+        let owner = &entry.birth.owner;
+        polls.went_on(owner, &entry.key.task, told.arrived, interval);
     }
 }

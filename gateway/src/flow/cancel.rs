@@ -32,7 +32,8 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
     if !entry.is_live() {
         return Ok(ack);
     }
-    section.upstream.runtime.polls.forget(&task);
+    let polls = &section.upstream.runtime.polls;
+    polls.forget(&entry.birth.owner, &task);
     let key = entry.key.clone();
     let decided = section
         .governor

@@ -49,7 +49,7 @@ pub async fn get(
         Why::Poll(Admission::Open | Admission::NoNewTasks) => {
             let polls = &section.upstream.runtime.polls;
             if let Some(answer) = polls
-                .working_since(&task)
+                .working_since(&entry.birth.owner, &task)
                 .and_then(|age| still_working(&section, &entry, age))
             {
                 return Ok(answer);
