@@ -49,7 +49,7 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
             meta: MetaOf::Client(&asker.meta),
         };
         let body = own.tasks_get(task.as_str()).into();
-        let began = section.governor.gateway.store.now();
+        let (began, sent) = (section.governor.gateway.store.now(), Instant::now());
         let exchange = section.exchange(Method::TasksGet, entry, body, TIMEOUT);
         let message = exchange.await.inspect_err(|failure| {
             if let Some(seconds) = failure.retry_after() {
@@ -66,6 +66,7 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
             message,
             id: section.id.clone(),
             began,
+            sent,
             arrived: Instant::now(),
         })
     };
@@ -89,6 +90,6 @@ pub fn note(section: &Section, entry: &Entry, told: &Told) {
         let polls = &section.upstream.runtime.polls;
         let interval = Duration::from_millis(interval.min(entry.birth.retention_ms / 2));
         let owner = &entry.birth.owner;
-        polls.went_on(owner, &entry.key.task, told.arrived, interval);
+        polls.went_on(owner, &entry.key.task, told.sent, interval);
     }
 }

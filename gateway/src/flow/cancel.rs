@@ -32,8 +32,6 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
     if !entry.is_live() {
         return Ok(ack);
     }
-    let polls = &section.upstream.runtime.polls;
-    polls.forget(&entry.birth.owner, &task);
     let key = entry.key.clone();
     let decided = section
         .governor

@@ -239,6 +239,9 @@ async fn send(
             .exchange(Method::TasksUpdate, &entry, body, most)
             .await
     };
+    // Whatever became of it: what was asked before is no longer news.
+    let polls = &section.upstream.runtime.polls;
+    polls.forget(&entry.birth.owner, &update.task);
     let (end, answer) = ended(section, &reply);
     let command = match end {
         End::Confirmed => Command::Confirm { claims },

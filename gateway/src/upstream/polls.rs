@@ -37,6 +37,8 @@ pub struct Told {
     pub id: Box<RawValue>,
     /// When the request was sent, on the clock of the store.
     pub began: Millis,
+    /// The same on the clock of this process.
+    pub sent: Instant,
     /// When the answer had arrived.
     pub arrived: Instant,
 }
@@ -114,15 +116,16 @@ impl Polls {
         self.recent().since(owner, task, Instant::now())
     }
 
-    /// Takes note that a task went on when it was asked about.
-    pub fn went_on(&self, owner: &Owner, task: &TaskId, asked: Instant, interval: Duration) {
+    /// Takes note that a task went on, as a poll found that was sent then; one that was sent before
+    /// the task was last forgotten is none.
+    pub fn went_on(&self, owner: &Owner, task: &TaskId, sent: Instant, interval: Duration) {
         let now = Instant::now();
-        self.recent().went_on(owner, task, asked, interval, now);
+        self.recent().went_on(owner, task, sent, interval, now);
     }
 
     /// Something happened to the task: the next poll asks.
     pub fn forget(&self, owner: &Owner, task: &TaskId) {
-        self.recent().forget(owner, task);
+        self.recent().forget(owner, task, Instant::now());
     }
 
     /// Drops what is no longer news.

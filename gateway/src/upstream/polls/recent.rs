@@ -1,6 +1,7 @@
 //! Tasks that were found to go on, so that a poll before its time need not be passed on.
 //!
-//! Guarantees: the tasks of one tenant take no room from those of another.
+//! Guarantees: what was asked before a task was forgotten is not known afterwards, however late the
+//! answer came; the tasks of one tenant take no room from those of another.
 //! Caveats: where a tenant has no room left its polls are passed on.
 
 use std::collections::HashMap;
@@ -15,15 +16,20 @@ pub(super) struct Recent(HashMap<Option<TenantRef>, Tasks>);
 /// What is known of one tenant's tasks.
 #[derive(Debug, Default)]
 struct Tasks {
-    last: HashMap<TaskId, WentOn>,
+    last: HashMap<TaskId, Last>,
     swept: Option<Instant>,
+    /// When a task was last forgotten that there was no room to remember that of: it may be any.
+    forgotten: Option<Instant>,
 }
 
-/// When a task was asked about that went on, and for how long that is news.
+/// The last that is known of a task.
 #[derive(Clone, Copy, Debug)]
-struct WentOn {
-    asked: Instant,
-    interval: Duration,
+enum Last {
+    /// It was asked about then and went on, which is news for so long.
+    WentOn { sent: Instant, interval: Duration },
+    /// Something happened to it then. No poll that was sent before is news for longer than this is
+    /// kept.
+    Forgotten { at: Instant },
 }
 
 /// The longest that an upstream's poll interval is kept to.
@@ -38,36 +44,48 @@ const SWEEP: Duration = Duration::from_secs(1);
 impl Recent {
     /// How long ago the task was found to go on, while that is news.
     pub(super) fn since(&self, owner: &Owner, task: &TaskId, now: Instant) -> Option<Duration> {
-        let went_on = self.0.get(&owner.tenant)?.last.get(task)?;
-        (!went_on.is_over(now)).then(|| now.saturating_duration_since(went_on.asked))
+        let last = self.0.get(&owner.tenant)?.last.get(task)?;
+        match last {
+            Last::WentOn { sent, .. } if !last.is_over(now) => {
+                Some(now.saturating_duration_since(*sent))
+            }
+            Last::WentOn { .. } | Last::Forgotten { .. } => None,
+        }
     }
 
-    /// Takes note that a task went on when it was asked about. An interval of over a minute is cut
-    /// to that: an upstream's slip of the pen must not hide the end of a task.
+    /// Takes note that a task went on, as a poll found that was sent then. An interval of over a
+    /// minute is cut to that: an upstream's slip of the pen must not hide the end of a task.
     pub(super) fn went_on(
         &mut self,
         owner: &Owner,
         task: &TaskId,
-        asked: Instant,
+        sent: Instant,
         interval: Duration,
         now: Instant,
     ) {
         let interval = interval.min(MAX_INTERVAL);
-        let went_on = WentOn { asked, interval };
-        self.with(owner, |tasks| tasks.note(task, went_on, now));
+        let went_on = Last::WentOn { sent, interval };
+        self.with(owner, |tasks| {
+            if tasks.forgotten.is_none_or(|at| at < sent) {
+                tasks.note(task, went_on, now);
+            }
+        });
     }
 
-    pub(super) fn forget(&mut self, owner: &Owner, task: &TaskId) {
-        if let Some(tasks) = self.0.get_mut(&owner.tenant) {
-            tasks.last.remove(task);
-        }
+    /// Forgets a task, and with it what polls will find that were sent before.
+    pub(super) fn forget(&mut self, owner: &Owner, task: &TaskId, now: Instant) {
+        self.with(owner, |tasks| {
+            if !tasks.note(task, Last::Forgotten { at: now }, now) {
+                tasks.forgotten = Some(now);
+            }
+        });
     }
 
     /// Drops what is over, so that a tenant that is gone leaves nothing behind.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.0.retain(|_, tasks| {
             tasks.sweep(now);
-            !tasks.last.is_empty()
+            !tasks.last.is_empty() || tasks.forgotten.is_some()
         });
     }
 
@@ -84,12 +102,23 @@ impl Recent {
 // === impl Tasks ===
 
 impl Tasks {
-    fn note(&mut self, task: &TaskId, went_on: WentOn, now: Instant) {
+    /// Keeps this of a task, unless it is older than what is known; false where there is no room.
+    fn note(&mut self, task: &TaskId, news: Last, now: Instant) -> bool {
         if let Some(last) = self.last.get_mut(task) {
-            *last = went_on;
-        } else if !went_on.is_over(now) && self.has_room(now) {
-            self.last.insert(task.clone(), went_on);
+            let is_news = match news {
+                Last::WentOn { sent, .. } => last.at() < sent,
+                Last::Forgotten { .. } => true,
+            };
+            if is_news {
+                *last = news;
+            }
+            return true;
         }
+        let is_kept = !news.is_over(now) && self.has_room(now);
+        if is_kept {
+            self.last.insert(task.clone(), news);
+        }
+        is_kept
     }
 
     /// Whether another task may be known.
@@ -106,15 +135,27 @@ impl Tasks {
 
     fn sweep(&mut self, now: Instant) {
         self.swept = Some(now);
-        self.last.retain(|_, went_on| !went_on.is_over(now));
+        self.last.retain(|_, last| !last.is_over(now));
+        let is_over = |at: &mut Instant| Last::Forgotten { at: *at }.is_over(now);
+        self.forgotten.take_if(is_over);
     }
 }
 
-// === impl WentOn ===
+// === impl Last ===
 
-impl WentOn {
+impl Last {
+    fn at(&self) -> Instant {
+        match self {
+            Self::WentOn { sent: at, .. } | Self::Forgotten { at } => *at,
+        }
+    }
+
     fn is_over(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.asked) >= self.interval
+        let lasts = match self {
+            Self::WentOn { interval, .. } => *interval,
+            Self::Forgotten { .. } => MAX_INTERVAL,
+        };
+        now.saturating_duration_since(self.at()) >= lasts
     }
 }
 

@@ -60,6 +60,7 @@ fn told(number: usize) -> Told {
         message: Bytes::from(number.to_string()),
         id: raw("1"),
         began: Millis(0),
+        sent: Instant::now(),
         arrived: Instant::now(),
     }
 }
