@@ -8,10 +8,13 @@ use hangar_tests::manifests::Manifest;
 use hangar_tests::open::Open;
 use hangar_tests::scripted::{Answer, Feed, Gate};
 use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
+use hangar_tests::wait;
 use serde_json::{Value, json};
 
 const PATH: &str = "/mcp/default/reports";
 const AGE: &str = "hangar.dev/ageMs";
+const HELD: &str = "hangar_held_bytes";
+const REQUESTS: &str = "hangar_requests_total";
 const REFUSALS: &str = "hangar_task_refusals_total";
 
 /// Everybody of a tenant may read its tasks.
@@ -257,4 +260,43 @@ async fn a_task_that_there_is_news_of_is_asked_about() {
     gate.reached(1).await.unwrap();
     let served = alice.get(&task).await.unwrap().result().unwrap();
     assert_eq!(served["status"], "completed");
+}
+
+/// What a poll tells its upstream of the client, or an answer that is judged while the upstream is asked,
+/// is there for as long as that takes, whether or not the client is.
+#[tokio::test]
+async fn what_outlives_its_request_counts_as_held() {
+    let (stack, task) = start(|object| object).await;
+    let (long, address) = ("x".repeat(64 << 10), stack.gateway.mcp_address());
+    let least = long.len() as u64;
+    let long = json!(long);
+    let answer = json!({"k": {"action": "accept", "content": {"name": long.clone()}}});
+    let requests = [
+        ("tasks/get", Envelope::get(&task).meta("example/long", long)),
+        ("tasks/update", Envelope::update(&task, &answer)),
+    ];
+    for (method, envelope) in requests {
+        let gate = Gate::new();
+        let held = Answer::built_in().held(&gate);
+        stack.upstream.enqueue("tasks/get", held);
+        let client = Open::send(address, PATH, ALICE, &envelope).await.unwrap();
+        gate.reached(1).await.unwrap();
+        drop(client);
+        let gone = [("method", method), ("outcome", "gone")];
+        stack.gateway.metric(REQUESTS, &gone, 1.0).await.unwrap();
+        let what = format!("bytes held for {method}");
+        wait::eventually(&what, async || {
+            let held = stack.gateway.scrape().await?.count(HELD, &[])?;
+            anyhow::ensure!((least..2 * least).contains(&held), "{held}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        gate.open();
+        wait::eventually("nothing held", async || {
+            wait::same(&stack.gateway.scrape().await?.count(HELD, &[])?, &0)
+        })
+        .await
+        .unwrap();
+    }
 }

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use hangar_ledger::{Entry, Status};
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::method::Method;
-use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
+use hangar_relay::wire::WireError;
 use serde_json::value::RawValue;
 
+use super::Call;
 use super::section::Section;
+use crate::limit::held::Share;
 use crate::upstream::exchange::Failure;
 use crate::upstream::polls::{self, Told};
 
@@ -19,6 +21,7 @@ pub struct Asker {
     /// `_meta` of the client's request.
     pub meta: Box<RawValue>,
     pub capabilities: Box<RawValue>,
+    _share: Share,
 }
 
 /// What the upstream's answer may take.
@@ -27,11 +30,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 // === impl Asker ===
 
 impl Asker {
-    pub fn of(meta: &Meta<'_>) -> Self {
-        Self {
-            meta: meta.raw.to_owned(),
-            capabilities: meta.capabilities.raw.to_owned(),
-        }
+    /// Copies what is told, which counts as held; refused where there is no room for it.
+    pub fn of(call: &Call<'_>) -> Result<Self, WireError> {
+        let meta = &call.params.meta;
+        let (meta, capabilities) = (meta.raw, meta.capabilities.raw);
+        let share = call.share(meta.get().len() + capabilities.get().len())?;
+        Ok(Self {
+            meta: meta.to_owned(),
+            capabilities: capabilities.to_owned(),
+            _share: share,
+        })
     }
 }
 

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hangar_ledger::{Millis, Owner, TaskId};
+use hangar_wire::Sha256Hex;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
@@ -48,8 +49,9 @@ pub type Outcome = Result<Arc<Told>, Arc<Failure>>;
 
 type Flights = HashMap<Question, Flight>;
 
-/// A task, and the capabilities that the client declares, as it writes them.
-type Question = (TaskId, Box<str>);
+/// A task, and the hash of the capabilities that the client declares, as it writes them: their text is
+/// as long as the client likes.
+type Question = (TaskId, Sha256Hex);
 
 #[derive(Clone, Debug)]
 struct Flight {
@@ -90,7 +92,8 @@ impl Polls {
         F: Future<Output = Result<Told, Failure>>,
     {
         let called = Instant::now();
-        let question = (task.clone(), capabilities.get().into());
+        let declared = Sha256Hex::of(capabilities.get().as_bytes());
+        let question = (task.clone(), declared);
         loop {
             match self.turn(&question, called) {
                 Turn::Lead(lead) => return lead.land(send().await),

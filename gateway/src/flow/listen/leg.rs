@@ -235,6 +235,9 @@ impl Teller<'_> {
         let Ok(task) = TaskId::try_from(task.to_owned()) else {
             return Looked::Never;
         };
+        let Ok(asker) = Asker::of(call) else {
+            return Looked::NotNow;
+        };
         let Authority {
             active,
             caller,
@@ -253,7 +256,6 @@ impl Teller<'_> {
             id: rewrite::numeric_id(1),
         };
         let id = section.id.clone();
-        let asker = Asker::of(&call.params.meta);
         let answer = section
             .detached(move |section| get::get(section, task, asker, get::Why::News))
             .await;

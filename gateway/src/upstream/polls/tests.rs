@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hangar_ledger::{Millis, TaskId};
+use hangar_wire::Sha256Hex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
@@ -110,6 +111,12 @@ async fn other_tasks_and_other_declarations_are_asked_apart() {
         .map(|(task, capabilities)| tokio::spawn(Arc::clone(&world).poll(task, capabilities)));
     settle().await;
     assert_eq!(world.requests(), 3);
+    // Nothing is kept of what a client writes: it may be long.
+    let declared = Sha256Hex::of(b"{}");
+    for name in ["a", "b"] {
+        let question = (task(name), declared);
+        assert!(world.polls.flights().contains_key(&question));
+    }
     world.answers.add_permits(3);
     for poll in polls {
         assert!(poll.await.unwrap().is_ok());
