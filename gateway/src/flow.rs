@@ -46,6 +46,7 @@ use crate::config::{Active, Grant, Upstream};
 use crate::gateway::Gateway;
 use crate::http::legacy::Client;
 use crate::http::rescue;
+use crate::limit::held::Share;
 use crate::upstream::contracts;
 use crate::upstream::era;
 use crate::upstream::exchange::{self, Exchange, Failure, Notes};
@@ -162,6 +163,13 @@ impl Call<'_> {
     pub fn task_id(&self) -> Result<TaskId, WireError> {
         let text = self.params.task_id.as_deref().unwrap_or_default();
         TaskId::try_from(text.to_owned()).map_err(|error| WireError::invalid_params(error.reason()))
+    }
+
+    /// What is copied from the request to outlive it counts as held, like the request itself.
+    pub fn share(&self, bytes: usize) -> Result<Share, WireError> {
+        let mut share = self.caller.tenant.room.share();
+        share.grow(bytes).map_err(|_| Kind::Overloaded)?;
+        Ok(share)
     }
 
     /// Sends a body of the client's upstream, on the client's connection.

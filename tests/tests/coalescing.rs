@@ -2,13 +2,19 @@
 
 #![cfg(test)]
 
+use hangar_tests::client::Client;
 use hangar_tests::envelope::{Capabilities, Envelope};
 use hangar_tests::manifests::Manifest;
-use hangar_tests::scripted::{Answer, Gate};
+use hangar_tests::open::Open;
+use hangar_tests::scripted::{Answer, Feed, Gate};
 use hangar_tests::stack::{ALICE, BOB, CAROL, Stack};
+use hangar_tests::wait;
 use serde_json::{Value, json};
 
+const PATH: &str = "/mcp/default/reports";
 const AGE: &str = "hangar.dev/ageMs";
+const HELD: &str = "hangar_held_bytes";
+const REQUESTS: &str = "hangar_requests_total";
 const REFUSALS: &str = "hangar_task_refusals_total";
 
 /// Everybody of a tenant may read its tasks.
@@ -17,6 +23,23 @@ fn shared(object: Manifest) -> Manifest {
         Some("TenantPolicy") => object.set("/spec/upstreams/0/tasks/visibility", json!("Tenant")),
         _ => object,
     }
+}
+
+/// Asked once, the task goes on and need not be asked about for an hour.
+async fn rest(stack: &Stack, client: &Client, task: &str) {
+    let asked = stack.upstream.count("tasks/get");
+    let hour = json!({"status": "working", "inputRequests": null, "pollIntervalMs": 3_600_000});
+    stack.upstream.bend(task, &hour).unwrap();
+    for _ in 0..2 {
+        let served = client.get(task).await.unwrap().result().unwrap();
+        assert_eq!(served["status"], "working");
+    }
+    assert_eq!(stack.upstream.count("tasks/get"), asked + 1);
+}
+
+/// Acknowledges what it does not do.
+fn ack() -> Answer {
+    Answer::result(&json!({"resultType": "complete"}))
 }
 
 /// A stack where alice's task goes on.
@@ -141,5 +164,139 @@ async fn a_question_and_a_payload_are_never_answered_from_memory() {
         let result = alice.get(&task).await.unwrap().result().unwrap();
         assert_eq!(result["status"], "completed");
         assert_eq!(stack.upstream.count("tasks/get"), asked);
+    }
+}
+
+/// Its answer came after that of the cancel, and was told for a minute.
+#[tokio::test]
+async fn a_poll_that_is_overtaken_by_a_cancel_is_not_remembered() {
+    let (stack, task) = start(|object| object).await;
+    let alice = stack.client(ALICE);
+    let hour = json!({"pollIntervalMs": 3_600_000});
+    stack.upstream.bend(&task, &hour).unwrap();
+    let gate = Gate::new();
+    let held = Answer::built_in().held(&gate);
+    stack.upstream.enqueue("tasks/get", held);
+    let poll = tokio::spawn({
+        let (alice, task) = (alice.clone(), task.clone());
+        async move { alice.get(&task).await }
+    });
+    gate.reached(1).await.unwrap();
+    alice.cancel(&task).await.unwrap().result().unwrap();
+    stack.upstream.arrived("tasks/cancel", 1).await.unwrap();
+    gate.open();
+    let overtaken = poll.await.unwrap().unwrap().result().unwrap();
+    assert_eq!(overtaken["status"], "working");
+    let served = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(served["status"], "cancelled");
+}
+
+#[tokio::test]
+async fn what_is_polled_while_a_cancel_is_on_its_way_is_asked_again_after_it() {
+    let (stack, task) = start(|object| object).await;
+    let alice = stack.client(ALICE);
+    rest(&stack, &alice, &task).await;
+    let gate = Gate::new();
+    stack.upstream.enqueue("tasks/cancel", ack().held(&gate));
+    alice.cancel(&task).await.unwrap().result().unwrap();
+    gate.reached(1).await.unwrap();
+    rest(&stack, &alice, &task).await;
+    let end = json!({"status": "cancelled"});
+    stack.upstream.bend(&task, &end).unwrap();
+    gate.open();
+    alice.until(&task, "cancelled").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_whose_question_was_answered_is_asked_about() {
+    let stack = Stack::start().await.unwrap();
+    let alice = stack.client(ALICE);
+    let task = alice.start_task("ask", json!({})).await.unwrap();
+    alice.until(&task, "input_required").await.unwrap();
+    let gate = Gate::new();
+    stack.upstream.enqueue("tasks/update", ack().held(&gate));
+    let update = tokio::spawn({
+        let (alice, task) = (alice.clone(), task.clone());
+        async move {
+            alice
+                .answer(&task, "name", "accept", json!({"name": "Ann"}))
+                .await
+        }
+    });
+    gate.reached(1).await.unwrap();
+    // The upstream has taken the answer, and not said so yet.
+    rest(&stack, &alice, &task).await;
+    stack.upstream.complete(&task, "done").unwrap();
+    gate.open();
+    update.await.unwrap().unwrap().result().unwrap();
+    let served = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(served["status"], "completed");
+}
+
+/// A listener hears of news sooner than its task is looked after.
+#[tokio::test]
+async fn a_task_that_there_is_news_of_is_asked_about() {
+    let (stack, task) = start(|object| object).await;
+    let alice = stack.client(ALICE);
+    let granted = json!({"taskIds": [task]});
+    let news = json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": {
+        "taskId": task, "status": "completed", "createdAt": "2026-12-01T06:00:00Z",
+        "lastUpdatedAt": "2026-12-01T06:00:01Z", "ttlMs": null,
+    }});
+    let feed = Feed::script(&stack.upstream, &granted, &[news]);
+    let params = json!({"notifications": granted});
+    let listen = Envelope::new("subscriptions/listen", params).id(json!("s1"));
+    let address = stack.gateway.mcp_address();
+    let listener = Open::send(address, PATH, ALICE, &listen).await;
+    let mut listener = listener.unwrap();
+    listener.events(1).await.unwrap();
+    rest(&stack, &alice, &task).await;
+    stack.upstream.complete(&task, "done").unwrap();
+    // What the listener is to be told does not come.
+    let gate = Gate::new();
+    let held = Answer::built_in().held(&gate);
+    stack.upstream.enqueue("tasks/get", held);
+    feed.open_all();
+    gate.reached(1).await.unwrap();
+    let served = alice.get(&task).await.unwrap().result().unwrap();
+    assert_eq!(served["status"], "completed");
+}
+
+/// What a poll tells its upstream of the client, or an answer that is judged while the upstream is asked,
+/// is there for as long as that takes, whether or not the client is.
+#[tokio::test]
+async fn what_outlives_its_request_counts_as_held() {
+    let (stack, task) = start(|object| object).await;
+    let (long, address) = ("x".repeat(64 << 10), stack.gateway.mcp_address());
+    let least = long.len() as u64;
+    let long = json!(long);
+    let answer = json!({"k": {"action": "accept", "content": {"name": long.clone()}}});
+    let requests = [
+        ("tasks/get", Envelope::get(&task).meta("example/long", long)),
+        ("tasks/update", Envelope::update(&task, &answer)),
+    ];
+    for (method, envelope) in requests {
+        let gate = Gate::new();
+        let held = Answer::built_in().held(&gate);
+        stack.upstream.enqueue("tasks/get", held);
+        let client = Open::send(address, PATH, ALICE, &envelope).await.unwrap();
+        gate.reached(1).await.unwrap();
+        drop(client);
+        let gone = [("method", method), ("outcome", "gone")];
+        stack.gateway.metric(REQUESTS, &gone, 1.0).await.unwrap();
+        let what = format!("bytes held for {method}");
+        wait::eventually(&what, async || {
+            let held = stack.gateway.scrape().await?.count(HELD, &[])?;
+            anyhow::ensure!((least..2 * least).contains(&held), "{held}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+        gate.open();
+        wait::eventually("nothing held", async || {
+            wait::same(&stack.gateway.scrape().await?.count(HELD, &[])?, &0)
+        })
+        .await
+        .unwrap();
     }
 }

@@ -503,6 +503,30 @@ async fn bodies_together_have_a_bound() {
 }
 
 #[tokio::test]
+async fn what_is_copied_from_bodies_is_within_the_same_bound() {
+    let edge = Edge::start(&["--max-held", "1Mi", "--max-body", "1Mi"]).await;
+    let long = json!("x".repeat(600 << 10));
+    let meta = |envelope: Envelope| envelope.meta("example/long", long.clone());
+    let answer = json!({"k": {"action": "accept", "content": {"name": long.clone()}}});
+    let mut raw = edge.connect().await;
+    for (envelope, status) in [
+        // Nothing is copied of it.
+        (meta(mk_call()), 200),
+        (meta(Envelope::get("task")), 503),
+        (meta(Envelope::update("task", &json!({}))), 503),
+        (Envelope::update("task", &answer), 503),
+    ] {
+        let body = envelope.body();
+        raw.say(&request(&envelope, ALICE, "", &body))
+            .await
+            .unwrap();
+        let said = raw.answer().await.unwrap();
+        assert_eq!(said.status, status, "{}", said.body);
+        edge.gauge(HELD, 0).await;
+    }
+}
+
+#[tokio::test]
 async fn answers_of_upstreams_are_within_the_same_bound() {
     // Two tenants are configured: half of it is for one.
     let edge = Edge::start(&["--max-held", "2Mi", "--max-body", "64Ki"]).await;

@@ -608,14 +608,17 @@ async fn assert_withheld(edit: impl Fn(Manifest) -> Manifest) {
     assert_eq!(stack.events(&task).await.unwrap(), ["TaskCreated"]);
 }
 
+fn retained_for(retention: &'static str) -> impl Fn(Manifest) -> Manifest {
+    move |object| match object.value()["kind"].as_str() {
+        Some("McpUpstream") => object.set("/spec/tasks/retention", json!(retention)),
+        _ => object,
+    }
+}
+
 /// Polls keep a task, and nothing else does.
 #[tokio::test]
 async fn case_50_a_quiet_task_that_is_polled_is_kept_and_one_that_is_not_is_evicted_once() {
-    let brief = |object: Manifest| match object.value()["kind"].as_str() {
-        Some("McpUpstream") => object.set("/spec/tasks/retention", json!("4s")),
-        _ => object,
-    };
-    let stack = Stack::start_with(brief).await.unwrap();
+    let stack = Stack::start_with(retained_for("4s")).await.unwrap();
     let alice = stack.client(ALICE);
     for id in ["polled", "forgotten"] {
         let mut handle = snapshot(id, "working");
@@ -668,4 +671,39 @@ async fn case_50_a_quiet_task_that_is_polled_is_kept_and_one_that_is_not_is_evic
     let again = alice.start_task("slow", json!({})).await.unwrap();
     assert_eq!(again, "forgotten");
     alice.until(&again, "working").await.unwrap();
+}
+
+/// Polls that were answered from memory were no contact with the upstream: a task whose retention was
+/// shorter than its poll interval was evicted under the eyes of who polled it.
+#[tokio::test]
+async fn a_task_that_is_polled_before_its_time_is_kept() {
+    let stack = Stack::start_with(retained_for("4s")).await.unwrap();
+    let alice = stack.client(ALICE);
+    let mut task = snapshot("polled", "working");
+    task["ttlMs"] = json!(1);
+    task["pollIntervalMs"] = json!(3_600_000);
+    let mut handle = task.clone();
+    handle["resultType"] = json!("task");
+    stack
+        .upstream
+        .enqueue("tools/call", Answer::result(&handle));
+    alice.start_task("slow", json!({})).await.unwrap();
+    stack
+        .upstream
+        .script("tasks/get", move |_| Answer::result(&task));
+    let mut polls = 0;
+    // Half a retention lies between two of them, so that the whole is over by the fourth.
+    let last = wait::eventually("asked four times", async || {
+        polls += 1;
+        let polled = alice.get("polled").await?.result()?;
+        let asked = stack.upstream.count("tasks/get");
+        let is_over = asked >= 4 || polled["status"] != "working";
+        anyhow::ensure!(is_over, "asked {asked} times");
+        Ok(polled)
+    })
+    .await
+    .unwrap();
+    assert_eq!(last["status"], "working", "{last}");
+    assert!(polls > 4, "none was answered from memory");
+    assert_eq!(stack.events("polled").await.unwrap(), ["TaskCreated"]);
 }

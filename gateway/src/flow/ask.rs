@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use hangar_ledger::{Entry, Status};
 use hangar_relay::envelope::{self, Reply};
 use hangar_relay::method::Method;
-use hangar_relay::params::Meta;
 use hangar_relay::rewrite::{MetaOf, Own};
+use hangar_relay::wire::WireError;
 use serde_json::value::RawValue;
 
+use super::Call;
 use super::section::Section;
+use crate::limit::held::Share;
 use crate::upstream::exchange::Failure;
 use crate::upstream::polls::{self, Told};
 
@@ -19,6 +21,7 @@ pub struct Asker {
     /// `_meta` of the client's request.
     pub meta: Box<RawValue>,
     pub capabilities: Box<RawValue>,
+    _share: Share,
 }
 
 /// What the upstream's answer may take.
@@ -27,11 +30,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 // === impl Asker ===
 
 impl Asker {
-    pub fn of(meta: &Meta<'_>) -> Self {
-        Self {
-            meta: meta.raw.to_owned(),
-            capabilities: meta.capabilities.raw.to_owned(),
-        }
+    /// Copies what is told, which counts as held; refused where there is no room for it.
+    pub fn of(call: &Call<'_>) -> Result<Self, WireError> {
+        let meta = &call.params.meta;
+        let (meta, capabilities) = (meta.raw, meta.capabilities.raw);
+        let share = call.share(meta.get().len() + capabilities.get().len())?;
+        Ok(Self {
+            meta: meta.to_owned(),
+            capabilities: capabilities.to_owned(),
+            _share: share,
+        })
     }
 }
 
@@ -49,7 +57,7 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
             meta: MetaOf::Client(&asker.meta),
         };
         let body = own.tasks_get(task.as_str()).into();
-        let began = section.governor.gateway.store.now();
+        let (began, sent) = (section.governor.gateway.store.now(), Instant::now());
         let exchange = section.exchange(Method::TasksGet, entry, body, TIMEOUT);
         let message = exchange.await.inspect_err(|failure| {
             heed(section, failure.retry_after());
@@ -64,6 +72,7 @@ pub async fn ask(section: &Section, entry: &Entry, asker: &Asker) -> polls::Outc
             message,
             id: section.id.clone(),
             began,
+            sent,
             arrived: Instant::now(),
         })
     };
@@ -85,14 +94,16 @@ pub fn reply(told: &Told) -> Result<Reply<'_>, envelope::Error> {
     Ok(reply)
 }
 
-/// Takes note of a task that goes on, so that a poll before its time is not passed on. Assumes that
-/// the entry is as it was decided on what was told.
+/// Takes note of a task that goes on, so that a poll before its time is not passed on. What is told
+/// from memory is no contact with the upstream: it lasts half a retention at most, so that a task which
+/// is polled is never evicted. Assumes that the entry is as it was decided on what was told.
 pub fn note(section: &Section, entry: &Entry, told: &Told) {
     if entry.status() == Status::Working
         && let Some(interval) = entry.snapshot.poll_interval_ms
     {
         let polls = &section.upstream.runtime.polls;
-        let interval = Duration::from_millis(interval);
-        polls.is_working(&entry.key.task, told.arrived, interval);
+        let interval = Duration::from_millis(interval.min(entry.birth.retention_ms / 2));
+        let owner = &entry.birth.owner;
+        polls.went_on(owner, &entry.key.task, told.sent, interval);
     }
 }

@@ -32,7 +32,6 @@ async fn cancel(section: Section, task: TaskId) -> Result<Answer, WireError> {
     if !entry.is_live() {
         return Ok(ack);
     }
-    section.upstream.runtime.polls.forget(&task);
     let (key, owner) = (entry.key.clone(), entry.birth.owner.clone());
     let decided = section
         .governor

@@ -14,7 +14,7 @@ use crate::upstream::polls::Told;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let task = call.task_id()?;
-    let (asker, admission) = (Asker::of(&call.params.meta), call.admission());
+    let (asker, admission) = (Asker::of(call)?, call.admission());
     call.section()
         .detached(move |section| get(section, task, asker, Why::Poll(admission)))
         .await
@@ -48,7 +48,7 @@ pub async fn get(
         Why::Poll(Admission::Open | Admission::NoNewTasks) => {
             let polls = &section.upstream.runtime.polls;
             if let Some(answer) = polls
-                .working_since(&task)
+                .working_since(&entry.birth.owner, &task)
                 .and_then(|age| still_working(&section, &entry, age))
             {
                 return Ok(answer);

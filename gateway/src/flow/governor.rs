@@ -161,8 +161,10 @@ impl Governor {
         }
     }
 
-    /// Sends `tasks/cancel` once for this owner, best effort, without anybody waiting for it.
+    /// Sends `tasks/cancel` once for this owner, best effort, without anybody waiting for it. What
+    /// comes of it is asked, from now on and once more when the upstream has answered.
     pub fn cancel(&self, upstream: &Arc<Upstream>, task: TaskId, owner: &Owner) {
+        upstream.runtime.polls.forget(owner, &task);
         let cancelling = match upstream.runtime.cancels.begin(self.tenant(owner), &task) {
             Ok(cancelling) => cancelling,
             Err(NoPlace::Begun) => return,
@@ -189,6 +191,7 @@ impl Governor {
                 deadline: exchange::deadline(&upstream, CANCEL_TIMEOUT),
             })
             .await;
+            upstream.runtime.polls.forget(&owner, &task);
             let reason = match sent {
                 Err(failure) => failure.reason(),
                 Ok(received) => match envelope::parse_reply(&received.message, &id) {

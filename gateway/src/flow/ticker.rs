@@ -31,6 +31,7 @@ pub async fn run(gateway: Arc<Gateway>, stop: CancellationToken) {
         };
         for upstream in active.upstreams() {
             upstream.runtime.sessions.sweep(Instant::now());
+            upstream.runtime.polls.sweep(Instant::now());
         }
         let present = Present {
             class: gateway.class.clone(),

@@ -36,6 +36,7 @@ use super::observe::{Observed, observe};
 use super::section::Section;
 use super::{Answer, Call, Outcome, Relayed, breach};
 use crate::http::rescue;
+use crate::limit::held::Share;
 use crate::upstream::exchange::Failure;
 
 /// The owned part of an update.
@@ -45,6 +46,7 @@ struct Update {
     answers: BTreeMap<InputKey, Box<RawValue>>,
     asker: Asker,
     admission: Admission,
+    _share: Share,
 }
 
 /// What the answers to outstanding questions amount to.
@@ -70,6 +72,9 @@ const MARGIN_MS: u64 = 5_000;
 
 pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let mut answers = BTreeMap::new();
+    let bytes = call.params.input_responses.iter().flat_map(Members::iter);
+    let bytes = bytes.map(|(key, raw)| key.len() + raw.get().len()).sum();
+    let share = call.share(bytes)?;
     for (key, raw) in call.params.input_responses.iter().flat_map(Members::iter) {
         // A key that no question can have is unknown like any other: ignored.
         if let Ok(key) = InputKey::try_from(key.to_string()) {
@@ -79,8 +84,9 @@ pub async fn run(call: &Call<'_>) -> Result<Answer, WireError> {
     let update = Update {
         task: call.task_id()?,
         answers,
-        asker: Asker::of(&call.params.meta),
+        asker: Asker::of(call)?,
         admission: call.admission(),
+        _share: share,
     };
     call.section()
         .detached(move |section| relay(section, update))
@@ -238,6 +244,9 @@ async fn send(
             .exchange(Method::TasksUpdate, &entry, body, most)
             .await
     };
+    // Whatever became of it: what was asked before is no longer news.
+    let polls = &section.upstream.runtime.polls;
+    polls.forget(&entry.birth.owner, &update.task);
     let (end, answer) = ended(section, &reply);
     let command = match end {
         End::Confirmed => Command::Confirm { claims },

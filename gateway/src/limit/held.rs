@@ -1,5 +1,5 @@
-//! Bytes of bodies that this pod holds at once: requests, answers of upstreams, and messages on their
-//! way to a client alike.
+//! Bytes of bodies that this pod holds at once: requests, what is copied from them to outlive them,
+//! answers of upstreams, and messages on their way to a client alike.
 //!
 //! Guarantees: bytes are counted as they arrive, so that a length that was only promised takes
 //! nothing from others, and given back when the last reader of the body is gone, however that came.

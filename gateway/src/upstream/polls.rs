@@ -5,22 +5,27 @@
 //! request. Who may ask is no matter of this module: each poll has been through its own check.
 //! Caveats: nothing here outlives the process, and no decision about a task depends on it.
 
+mod recent;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hangar_ledger::{Millis, TaskId};
+use hangar_ledger::{Millis, Owner, TaskId};
+use hangar_wire::Sha256Hex;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
 use super::exchange::Failure;
+use recent::Recent;
 
 /// Polls of one upstream's tasks.
 #[derive(Debug)]
 pub struct Polls {
-    state: Mutex<State>,
+    flights: Mutex<Flights>,
+    recent: Mutex<Recent>,
     /// A request that takes longer no longer keeps later polls waiting.
     stagger: Duration,
 }
@@ -33,6 +38,8 @@ pub struct Told {
     pub id: Box<RawValue>,
     /// When the request was sent, on the clock of the store.
     pub began: Millis,
+    /// The same on the clock of this process.
+    pub sent: Instant,
     /// When the answer had arrived.
     pub arrived: Instant,
 }
@@ -40,15 +47,11 @@ pub struct Told {
 /// Shared by all who waited for it.
 pub type Outcome = Result<Arc<Told>, Arc<Failure>>;
 
-#[derive(Debug, Default)]
-struct State {
-    flights: HashMap<Question, Flight>,
-    /// When a task was last asked about that went on, and for how long that is news.
-    working: HashMap<TaskId, (Instant, Duration)>,
-}
+type Flights = HashMap<Question, Flight>;
 
-/// A task, and the capabilities that the client declares, as it writes them.
-type Question = (TaskId, Box<str>);
+/// A task, and the hash of the capabilities that the client declares, as it writes them: their text is
+/// as long as the client likes.
+type Question = (TaskId, Sha256Hex);
 
 #[derive(Clone, Debug)]
 struct Flight {
@@ -74,10 +77,6 @@ struct Lead<'a> {
 
 /// Between two requests about one task, where the earlier takes longer.
 const STAGGER: Duration = Duration::from_millis(250);
-/// The longest that an upstream's poll interval is kept to.
-const MAX_INTERVAL: Duration = Duration::from_mins(1);
-/// Tasks whose last poll is known.
-const MAX_WORKING: usize = 4096;
 
 // === impl Polls ===
 
@@ -93,7 +92,8 @@ impl Polls {
         F: Future<Output = Result<Told, Failure>>,
     {
         let called = Instant::now();
-        let question = (task.clone(), capabilities.get().into());
+        let declared = Sha256Hex::of(capabilities.get().as_bytes());
+        let question = (task.clone(), declared);
         loop {
             match self.turn(&question, called) {
                 Turn::Lead(lead) => return lead.land(send().await),
@@ -115,33 +115,30 @@ impl Polls {
 
     /// How long ago the task was found to go on, while that is less than the upstream's own poll
     /// interval.
-    pub fn working_since(&self, task: &TaskId) -> Option<Duration> {
-        let (asked, interval) = *self.lock().working.get(task)?;
-        Some(asked.elapsed()).filter(|age| *age < interval)
+    pub fn working_since(&self, owner: &Owner, task: &TaskId) -> Option<Duration> {
+        self.recent().since(owner, task, Instant::now())
     }
 
-    /// Takes note that a task went on when it was asked about. An interval of over a minute is cut
-    /// to that: an upstream's slip of the pen must not hide the end of a task.
-    pub fn is_working(&self, task: &TaskId, asked: Instant, interval: Duration) {
-        let interval = interval.min(MAX_INTERVAL);
-        let mut state = self.lock();
-        let working = &mut state.working;
-        if working.len() >= MAX_WORKING {
-            working.retain(|_, (asked, interval)| asked.elapsed() < *interval);
-        }
-        if working.len() < MAX_WORKING || working.contains_key(task) {
-            working.insert(task.clone(), (asked, interval));
-        }
+    /// Takes note that a task went on, as a poll found that was sent then; one that was sent before
+    /// the task was last forgotten is none.
+    pub fn went_on(&self, owner: &Owner, task: &TaskId, sent: Instant, interval: Duration) {
+        let now = Instant::now();
+        self.recent().went_on(owner, task, sent, interval, now);
     }
 
     /// Something happened to the task: the next poll asks.
-    pub fn forget(&self, task: &TaskId) {
-        self.lock().working.remove(task);
+    pub fn forget(&self, owner: &Owner, task: &TaskId) {
+        self.recent().forget(owner, task, Instant::now());
+    }
+
+    /// Drops what is no longer news.
+    pub fn sweep(&self, now: Instant) {
+        self.recent().sweep(now);
     }
 
     fn turn(&self, question: &Question, called: Instant) -> Turn<'_> {
-        let mut state = self.lock();
-        let flight = state.flights.get(question).filter(|flight| {
+        let mut flights = self.flights();
+        let flight = flights.get(question).filter(|flight| {
             // Whose leader is gone lands nowhere.
             flight.landed.has_changed().is_ok()
         });
@@ -156,7 +153,7 @@ impl Polls {
         let began = Instant::now();
         let (land, landed) = watch::channel(None);
         let flight = Flight { began, landed };
-        state.flights.insert(question.clone(), flight);
+        flights.insert(question.clone(), flight);
         Turn::Lead(Lead {
             polls: self,
             question: question.clone(),
@@ -165,15 +162,20 @@ impl Polls {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn flights(&self) -> MutexGuard<'_, Flights> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Default for Polls {
     fn default() -> Self {
         Self {
-            state: Mutex::default(),
+            flights: Mutex::default(),
+            recent: Mutex::default(),
             stagger: STAGGER,
         }
     }
@@ -191,7 +193,7 @@ impl Lead<'_> {
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        let flights = &mut self.polls.lock().flights;
+        let mut flights = self.polls.flights();
         // A slow one may have been overtaken by a later one.
         if flights
             .get(&self.question)

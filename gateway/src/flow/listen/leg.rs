@@ -163,6 +163,7 @@ impl Teller<'_> {
                     listen::updated(&update, id)
                 }
                 Told::Task(task) if granted.tasks.contains(&*task) => {
+                    self.forget(&task);
                     news.add(&task, 0);
                     continue;
                 }
@@ -181,6 +182,16 @@ impl Teller<'_> {
             if !self.hand(message).await {
                 return End::Client;
             }
+        }
+    }
+
+    /// Whoever polls is told no less than who listens.
+    fn forget(&self, task: &str) {
+        let Call {
+            caller, upstream, ..
+        } = self.call;
+        if let Ok(task) = TaskId::try_from(task.to_owned()) {
+            upstream.runtime.polls.forget(&caller.owner, &task);
         }
     }
 
@@ -224,6 +235,9 @@ impl Teller<'_> {
         let Ok(task) = TaskId::try_from(task.to_owned()) else {
             return Looked::Never;
         };
+        let Ok(asker) = Asker::of(call) else {
+            return Looked::NotNow;
+        };
         let Authority {
             active,
             caller,
@@ -242,7 +256,6 @@ impl Teller<'_> {
             id: rewrite::numeric_id(1),
         };
         let id = section.id.clone();
-        let asker = Asker::of(&call.params.meta);
         let answer = section
             .detached(move |section| get::get(section, task, asker, get::Why::News))
             .await;

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hangar_ledger::{Millis, TaskId};
+use hangar_wire::Sha256Hex;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
-use super::{MAX_INTERVAL, MAX_WORKING, Outcome, Polls, Told};
+use super::{Outcome, Polls, Told};
 use crate::upstream::exchange::Failure;
 
 /// An upstream that answers each request when it is let.
@@ -60,6 +61,7 @@ fn told(number: usize) -> Told {
         message: Bytes::from(number.to_string()),
         id: raw("1"),
         began: Millis(0),
+        sent: Instant::now(),
         arrived: Instant::now(),
     }
 }
@@ -99,7 +101,7 @@ async fn those_who_come_while_one_asks_share_the_next_request() {
         );
     }
     assert_eq!(world.requests(), 2);
-    assert!(world.polls.lock().flights.is_empty());
+    assert!(world.polls.flights().is_empty());
 }
 
 #[tokio::test]
@@ -109,6 +111,12 @@ async fn other_tasks_and_other_declarations_are_asked_apart() {
         .map(|(task, capabilities)| tokio::spawn(Arc::clone(&world).poll(task, capabilities)));
     settle().await;
     assert_eq!(world.requests(), 3);
+    // Nothing is kept of what a client writes: it may be long.
+    let declared = Sha256Hex::of(b"{}");
+    for name in ["a", "b"] {
+        let question = (task(name), declared);
+        assert!(world.polls.flights().contains_key(&question));
+    }
     world.answers.add_permits(3);
     for poll in polls {
         assert!(poll.await.unwrap().is_ok());
@@ -129,7 +137,7 @@ async fn a_slow_request_does_not_keep_later_polls_waiting() {
     world.answers.add_permits(2);
     assert_eq!(number(&slow.await.unwrap()), 0);
     assert_eq!(number(&later.await.unwrap()), 1);
-    assert!(world.polls.lock().flights.is_empty());
+    assert!(world.polls.flights().is_empty());
 }
 
 #[tokio::test]
@@ -144,39 +152,4 @@ async fn a_leader_that_ends_early_leaves_the_lead_to_another() {
     settle().await;
     world.answers.add_permits(1);
     assert_eq!(number(&second.await.unwrap()), 1);
-}
-
-#[test]
-fn what_works_is_known_for_its_interval_or_until_something_happens() {
-    let polls = Polls::default();
-    let now = Instant::now();
-    assert_eq!(polls.working_since(&task("a")), None);
-    polls.is_working(&task("a"), now, Duration::from_secs(50));
-    assert!(polls.working_since(&task("a")).is_some());
-    assert_eq!(polls.working_since(&task("b")), None);
-    polls.forget(&task("a"));
-    assert_eq!(polls.working_since(&task("a")), None);
-    let over = now.checked_sub(MAX_INTERVAL).unwrap();
-    polls.is_working(&task("a"), over, Duration::from_hours(24));
-    assert_eq!(polls.working_since(&task("a")), None, "over a minute");
-}
-
-#[test]
-fn only_so_many_tasks_are_known() {
-    let polls = Polls::default();
-    let now = Instant::now();
-    let over = now.checked_sub(MAX_INTERVAL).unwrap();
-    for number in 0..MAX_WORKING {
-        let asked = if number == 0 { over } else { now };
-        polls.is_working(&task(&number.to_string()), asked, MAX_INTERVAL);
-    }
-    polls.is_working(&task("in the place of the old one"), now, MAX_INTERVAL);
-    polls.is_working(&task("one too many"), now, MAX_INTERVAL);
-    assert!(
-        polls
-            .working_since(&task("in the place of the old one"))
-            .is_some()
-    );
-    assert_eq!(polls.working_since(&task("one too many")), None);
-    assert_eq!(polls.lock().working.len(), MAX_WORKING);
 }
