@@ -178,6 +178,7 @@ struct Sealed<'a> {
 
 #[derive(Deserialize)]
 struct Opened {
+    format: u64,
     entry: Entry,
 }
 
@@ -338,18 +339,25 @@ impl Entry {
         crate::canonical(&sealed)
     }
 
-    /// Reads what [`Entry::encode`] wrote; refuses a newer format before anything else is read.
+    /// Reads what [`Entry::encode`] wrote; refuses a newer format by that name, whatever else it holds.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
-        let header: Header = serde_json::from_slice(bytes).map_err(Error::Malformed)?;
-        if header.format != ENTRY_FORMAT {
+        let opened = serde_json::from_slice::<Opened>(bytes).map_err(Error::Malformed);
+        let format = match &opened {
+            Ok(opened) => opened.format,
+            // What is newer may not look like an entry of ours at all.
+            Err(_) => {
+                let header: Header = serde_json::from_slice(bytes).map_err(Error::Malformed)?;
+                header.format
+            }
+        };
+        if format != ENTRY_FORMAT {
             return Err(Error::Format {
                 what: "ledger entry",
-                found: header.format,
+                found: format,
                 known: ENTRY_FORMAT,
             });
         }
-        let opened: Opened = serde_json::from_slice(bytes).map_err(Error::Malformed)?;
-        Ok(opened.entry)
+        opened.map(|opened| opened.entry)
     }
 }
 
