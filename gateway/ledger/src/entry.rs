@@ -342,13 +342,12 @@ impl Entry {
     /// Reads what [`Entry::encode`] wrote; refuses a newer format by that name, whatever else it holds.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let opened = serde_json::from_slice::<Opened>(bytes).map_err(Error::Malformed);
-        let format = match &opened {
-            Ok(opened) => opened.format,
+        let format = if let Ok(opened) = &opened {
+            opened.format
+        } else {
             // What is newer may not look like an entry of ours at all.
-            Err(_) => {
-                let header: Header = serde_json::from_slice(bytes).map_err(Error::Malformed)?;
-                header.format
-            }
+            let header: Header = serde_json::from_slice(bytes).map_err(Error::Malformed)?;
+            header.format
         };
         if format != ENTRY_FORMAT {
             return Err(Error::Format {
