@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use hangar_operator_core::Verdict;
-use hangar_wire::{Epoch, Fate, Kind, ObjectKey, Term, Tombstone, Upstream};
+use hangar_wire::{Fate, Kind, ObjectKey, Outranked, Term, Tombstone, Upstream};
 use http::Uri;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,8 @@ struct Known {
 const FILE: &str = "upstreams.json";
 /// Most tombstones; the oldest go first.
 const MOST: usize = 1024;
+/// Most ranges of outranked configurations of one tombstone; the oldest go first.
+const MOST_OUTRANKED: usize = 16;
 
 // === impl Graves ===
 
@@ -84,6 +86,7 @@ impl Graves {
                 uid: uid.to_owned(),
                 fate,
                 before: next,
+                outranked: Vec::new(),
             };
             tombstones.insert(uid.to_owned(), tombstone);
         };
@@ -113,12 +116,25 @@ impl Graves {
         self.kept.tombstones.values().cloned().collect()
     }
 
-    /// A gateway held a higher term than ours: what was buried in this epoch was buried later than
-    /// all that was born under that one.
-    pub fn lift(&mut self, of: Epoch, to: Term) {
-        for tombstone in self.kept.tombstones.values_mut() {
-            if tombstone.before.epoch == of {
-                tombstone.before = to;
+    /// A gateway held something that ours did not supersede, and ours is raised above it: what was
+    /// buried in this epoch was buried later than all that was born under what lies between. What
+    /// was made again since under the same uid was born under `last` at the latest, and stays.
+    pub fn lift(&mut self, last: Term, to: Term) {
+        for Tombstone {
+            before, outranked, ..
+        } in self.kept.tombstones.values_mut()
+        {
+            // Raised with us the last time, if there was one.
+            let at = outranked.last().map_or(*before, |raised| raised.before);
+            if at.epoch != last.epoch {
+                continue;
+            }
+            outranked.push(Outranked {
+                after: last,
+                before: to,
+            });
+            if outranked.len() > MOST_OUTRANKED {
+                outranked.remove(0);
             }
         }
         self.keep();

@@ -159,8 +159,8 @@ impl Publisher {
         let update: Update = hangar_wire::decode(&current.body).map_err(|_| Error::ReadBack)?;
         let mut snapshot = update.snapshot.ok_or(Error::ReadBack)?;
         snapshot.term = next;
-        let epoch = numbering.term.epoch;
-        numbering.graves.lift(epoch, next);
+        let last = numbering.term;
+        numbering.graves.lift(last, next);
         let tombstones = numbering.graves.tombstones();
         self.replace(snapshot.with_tombstones(tombstones)?)?;
         numbering.term = next;

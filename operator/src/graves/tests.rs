@@ -1,7 +1,7 @@
 //! Who is buried, and what is remembered.
 
 use hangar_operator_core::{Change, Object, ObjectId, ObjectKind, Settings, Undecodable, World};
-use hangar_wire::{AddressRules, Generation};
+use hangar_wire::{AddressRules, Epoch, Generation};
 
 use super::*;
 
@@ -114,16 +114,34 @@ fn a_deletion_is_found_after_a_restart_and_remembered_after_another() {
     assert_eq!(stones(&graves), []);
 }
 
+/// An operator that had lost its epoch buried an upstream, and tasks were born when it was made again
+/// under the same uid. Then a gateway came that held a higher term: the tombstone was raised above
+/// that one, and ended those tasks too.
 #[test]
-fn what_was_buried_in_an_epoch_is_lifted_with_it() {
+fn what_was_buried_in_an_epoch_is_lifted_with_it_and_spares_what_was_made_again() {
     let mut graves = Graves::default();
     let here = mk_upstream("u", "http://a.example/mcp");
-    graves.look(&[here], &mk_verdicts(Some("u")), term(1, 1));
-    graves.look(&[], &BTreeMap::new(), term(1, 2));
-    graves.lift(Epoch(2), term(9, 2));
-    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(1, 2))]);
-    graves.lift(Epoch(1), term(9, 2));
-    assert_eq!(stones(&graves), [("u".into(), Fate::Removed, term(9, 2))]);
+    let here = std::slice::from_ref(&here);
+    graves.look(here, &mk_verdicts(Some("u")), term(3, 1));
+    graves.look(&[], &BTreeMap::new(), term(3, 2));
+    graves.look(here, &mk_verdicts(Some("u")), term(3, 3));
+    let covers = |graves: &Graves, born: Term| graves.tombstones()[0].covers(born);
+    // As if by a later process: of what came between it knows nothing.
+    graves.lift(term(4, 3), term(9, 3));
+    assert!(!covers(&graves, term(8, 4)));
+    graves.lift(term(3, 4), term(9, 4));
+    graves.lift(term(9, 6), term(16, 6));
+    graves.lift(term(17, 6), term(20, 6));
+    for born in [term(2, 7), term(3, 1), term(3, 5), term(8, 4), term(15, 2)] {
+        assert!(covers(&graves, born), "{born}");
+    }
+    for born in [term(3, 2), term(3, 4), term(9, 4), term(9, 6), term(18, 1)] {
+        assert!(!covers(&graves, born), "{born}");
+    }
+    for epoch in 16..16 + 2 * MOST_OUTRANKED as u64 {
+        graves.lift(term(epoch, 6), term(epoch + 1, 6));
+    }
+    assert_eq!(graves.tombstones()[0].outranked.len(), MOST_OUTRANKED);
 }
 
 #[test]
