@@ -66,14 +66,16 @@ impl Control {
         let mut full = tokio::time::interval(FULL_PASS_EVERY);
         full.tick().await;
         let mut due: Option<Due> = None;
+        // What a pass found missing is looked for again, also where nothing changes.
+        let mut again: Option<Instant> = None;
         loop {
-            let at = due.map_or_else(|| Instant::now() + FULL_PASS_EVERY, |due| due.at);
+            let at = due.map(|due| due.at).into_iter().chain(again).min();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep_until(at), if due.is_some() => {
+                () = tokio::time::sleep_until(at.unwrap_or_else(Instant::now)), if at.is_some() => {
                     due = None;
-                    self.pass().await;
+                    again = self.pass().await;
                 }
                 change = changes.recv() => match change {
                     Some(change) => {
@@ -82,7 +84,7 @@ impl Control {
                     }
                     None => return,
                 },
-                _ = full.tick() => self.pass().await,
+                _ = full.tick() => again = self.pass().await,
             }
         }
     }
@@ -94,9 +96,10 @@ impl Control {
         self.world.apply(change);
     }
 
-    async fn pass(&mut self) {
+    /// Answers when the next pass is due though nothing changes.
+    async fn pass(&mut self) -> Option<Instant> {
         if self.loaded.len() < EVERY_KIND {
-            return;
+            return None;
         }
         let started = std::time::Instant::now();
         let Compiled {
@@ -109,7 +112,8 @@ impl Control {
         for kind in [Kind::McpUpstream, Kind::TenantPolicy] {
             self.metrics.objects(kind.as_str(), count(kind, &verdicts));
         }
-        self.publisher.look(&upstreams, &verdicts).await;
+        let now = Instant::now();
+        let again = self.publisher.look(&upstreams, &verdicts, now).await;
         match self.publisher.publish(addresses, upstreams, tenants).await {
             Ok(None) => {}
             Ok(Some(published)) => {
@@ -124,11 +128,12 @@ impl Control {
             }
             Err(error) => {
                 tracing::error!(%error, reason = error.reason(), "configuration not published");
-                return;
+                return again;
             }
         }
         // Also when nothing changed: whoever writes status then looks at everything again.
         self.verdicts.send_replace(Arc::new(verdicts));
+        again
     }
 }
 

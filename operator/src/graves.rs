@@ -2,16 +2,20 @@
 //!
 //! Guarantees: an upstream is buried only when its object is seen to be gone, or its endpoint to
 //! have another origin, by a process that knew it; one that is refused or cannot be read is still
-//! there. In folder mode what was known is kept, so that a deletion is found after a restart too.
+//! there. In folder mode what was known is kept, so that a deletion is found after a restart too; an
+//! upstream whose file was put back in time was never gone, and one of a namespace that is not looked
+//! at is as it was.
 //! Caveats: against a cluster nothing is kept yet: what is deleted while no operator runs is not
 //! buried, and its tasks end by their retention.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use hangar_operator_core::Verdict;
-use hangar_wire::{Epoch, Fate, Kind, ObjectKey, Term, Tombstone, Upstream};
+use hangar_wire::{Fate, Kind, ObjectKey, Outranked, Term, Tombstone, Upstream};
 use http::Uri;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::state::{Access, StateDir};
 
@@ -19,6 +23,13 @@ use crate::state::{Access, StateDir};
 #[derive(Debug, Default)]
 pub struct Graves {
     kept: Kept,
+    /// By uid: known, not found by the last look, and since which one.
+    missing: BTreeMap<String, Instant>,
+    /// How long an upstream is missing before it counts as gone. None in a cluster, which says what
+    /// was deleted; a folder only shows what is there.
+    patience: Duration,
+    /// Whose upstreams are looked at; empty: all.
+    namespaces: BTreeSet<String>,
     state: Option<StateDir>,
 }
 
@@ -41,15 +52,20 @@ struct Known {
 }
 
 const FILE: &str = "upstreams.json";
+/// Longer than it takes to replace a manifest by removing and writing it: tasks that ended by a file
+/// that was away for a moment would not come back with it.
+const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Most tombstones; the oldest go first.
 const MOST: usize = 1024;
+/// Most ranges of outranked configurations of one tombstone; the oldest go first.
+const MOST_OUTRANKED: usize = 16;
 
 // === impl Graves ===
 
 impl Graves {
-    /// What the state folder remembers. A file that cannot be read is begun anew: no task ends by
-    /// what is not known.
-    pub fn load(state: StateDir) -> Self {
+    /// What the state folder remembers, for a folder of which these namespaces are looked at, or all.
+    /// A file that cannot be read is begun anew: no task ends by what is not known.
+    pub fn load(state: StateDir, namespaces: &[String]) -> Self {
         let kept = match state.read(FILE) {
             Ok(Some(bytes)) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
                 tracing::warn!(%error, "state file `{FILE}` cannot be read: deletions before now are not known");
@@ -64,19 +80,30 @@ impl Graves {
         };
         Self {
             kept,
+            missing: BTreeMap::new(),
+            patience: GONE_AFTER,
+            namespaces: namespaces.iter().cloned().collect(),
             state: Some(state),
         }
     }
 
-    /// Buries what is gone or changed since the last look, for tasks born before `next`.
+    /// Buries what is gone or changed since the last look, for tasks born before `next`. Answers when
+    /// to look again, where something is missing that may come back.
     pub fn look(
         &mut self,
         upstreams: &[Upstream],
         verdicts: &BTreeMap<ObjectKey, Verdict>,
         next: Term,
-    ) {
+        now: Instant,
+    ) -> Option<Instant> {
         let before = self.kept.clone();
-        let Kept { known, tombstones } = &mut self.kept;
+        let Self {
+            kept: Kept { known, tombstones },
+            missing,
+            patience,
+            namespaces,
+            state: _,
+        } = self;
         let mut bury = |uid: &str, known: &Known, fate: Fate| {
             let tombstone = Tombstone {
                 namespace: known.namespace.clone(),
@@ -84,16 +111,25 @@ impl Graves {
                 uid: uid.to_owned(),
                 fate,
                 before: next,
+                outranked: Vec::new(),
             };
             tombstones.insert(uid.to_owned(), tombstone);
         };
         known.retain(|uid, known| {
-            let stands = known.stands(uid, verdicts);
-            if !stands {
-                bury(uid, known, Fate::Removed);
+            let is_looked_at = namespaces.is_empty() || namespaces.contains(&known.namespace);
+            if !is_looked_at || known.stands(uid, verdicts) {
+                missing.remove(uid);
+                return true;
             }
-            stands
+            let since = *missing.entry(uid.clone()).or_insert(now);
+            if now < since + *patience {
+                return true;
+            }
+            missing.remove(uid);
+            bury(uid, known, Fate::Removed);
+            false
         });
+        let again = missing.values().min().map(|since| *since + *patience);
         for upstream in upstreams {
             let Some(found) = Known::of(upstream) else {
                 continue;
@@ -107,18 +143,32 @@ impl Graves {
         if self.kept != before {
             self.keep();
         }
+        again
     }
 
     pub fn tombstones(&self) -> Vec<Tombstone> {
         self.kept.tombstones.values().cloned().collect()
     }
 
-    /// A gateway held a higher term than ours: what was buried in this epoch was buried later than
-    /// all that was born under that one.
-    pub fn lift(&mut self, of: Epoch, to: Term) {
-        for tombstone in self.kept.tombstones.values_mut() {
-            if tombstone.before.epoch == of {
-                tombstone.before = to;
+    /// A gateway held something that ours did not supersede, and ours is raised above it: what was
+    /// buried in this epoch was buried later than all that was born under what lies between. What
+    /// was made again since under the same uid was born under `last` at the latest, and stays.
+    pub fn lift(&mut self, last: Term, to: Term) {
+        for Tombstone {
+            before, outranked, ..
+        } in self.kept.tombstones.values_mut()
+        {
+            // Raised with us the last time, if there was one.
+            let at = outranked.last().map_or(*before, |raised| raised.before);
+            if at.epoch != last.epoch {
+                continue;
+            }
+            outranked.push(Outranked {
+                after: last,
+                before: to,
+            });
+            if outranked.len() > MOST_OUTRANKED {
+                outranked.remove(0);
             }
         }
         self.keep();

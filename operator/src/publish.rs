@@ -110,11 +110,17 @@ impl Publisher {
         self.current.borrow().clone()
     }
 
-    /// Finds upstreams that are gone or other servers by now; the next configuration says so.
-    pub async fn look(&self, upstreams: &[Upstream], verdicts: &BTreeMap<ObjectKey, Verdict>) {
+    /// Finds upstreams that are gone or other servers by now; the next configuration says so. Answers
+    /// when to look again, where one is missing that may come back.
+    pub async fn look(
+        &self,
+        upstreams: &[Upstream],
+        verdicts: &BTreeMap<ObjectKey, Verdict>,
+        now: tokio::time::Instant,
+    ) -> Option<tokio::time::Instant> {
         let mut numbering = self.numbering.lock().await;
         let next = numbering.next();
-        numbering.graves.look(upstreams, verdicts, next);
+        numbering.graves.look(upstreams, verdicts, next, now)
     }
 
     /// Makes this the current configuration. `None`: it is so already.
@@ -159,8 +165,8 @@ impl Publisher {
         let update: Update = hangar_wire::decode(&current.body).map_err(|_| Error::ReadBack)?;
         let mut snapshot = update.snapshot.ok_or(Error::ReadBack)?;
         snapshot.term = next;
-        let epoch = numbering.term.epoch;
-        numbering.graves.lift(epoch, next);
+        let last = numbering.term;
+        numbering.graves.lift(last, next);
         let tombstones = numbering.graves.tombstones();
         self.replace(snapshot.with_tombstones(tombstones)?)?;
         numbering.term = next;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -324,15 +325,15 @@ impl Mode {
         match manifests {
             Some(root) => {
                 let state = StateDir::new(state_dir);
-                let folder = Folder::new(root, namespaces, state.clone(), metrics.clone());
-                Self::folder(folder, state, given, metrics)
+                Self::folder(root, namespaces, state, given, metrics)
             }
             None => Self::cluster(namespaces, given, metrics).await,
         }
     }
 
     fn folder(
-        folder: Folder,
+        root: PathBuf,
+        namespaces: Vec<String>,
         state: StateDir,
         policy_namespaces: Option<BTreeSet<String>>,
         metrics: Metrics,
@@ -344,13 +345,15 @@ impl Mode {
             metrics,
             troubles: Troubles::default(),
         };
+        let graves = Graves::load(state.clone(), &namespaces);
+        let folder = Folder::new(root, namespaces, state.clone(), shared.metrics.clone());
         let mode = Self {
             source: Box::new(folder),
             authority: pki::folder::authority(&state, SystemTime::now())?,
             published: None,
             authenticator: Authenticator::Token(Arc::new(PodToken::load_or_make(&state)?)),
             epochs: Box::new(FolderEpoch::new(state.clone())),
-            graves: Graves::load(state.clone()),
+            graves,
             writer: Box::new(FolderWriter::new(state, shared.metrics.clone())),
             policy_namespaces,
             lock: Some(lock),

@@ -82,6 +82,12 @@ async fn assert_failed(client: &Client, task: &str, reason: &str) {
     assert_eq!(failed["error"]["data"]["reason"], reason);
 }
 
+/// Waits until the upstream of this task counts as gone, which is some seconds after its endpoint.
+async fn until_removed(client: &Client, task: &str) {
+    client.until(task, "failed").await.unwrap();
+    assert_failed(client, task, "upstream_removed").await;
+}
+
 async fn accept(client: &Client, task: &str) -> Reply {
     let answer = client.answer(task, "name", "accept", json!({"name": "Ann"}));
     answer.await.unwrap()
@@ -286,7 +292,7 @@ async fn case_93_tasks_of_a_deleted_upstream_end_at_the_next_access() {
     write_without(&stack, is_upstream);
     until_gone(&alice).await;
     let seen = stack.upstream.seen().len();
-    assert_failed(&alice, &working, "upstream_removed").await;
+    until_removed(&alice, &working).await;
     assert_eq!(accept(&alice, &asking).await.error_code().unwrap(), DENIED);
     assert_failed(&alice, &asking, "upstream_removed").await;
     assert_ack(&alice.cancel(&cancelled).await.unwrap());
@@ -316,18 +322,21 @@ async fn case_93_tasks_of_a_deleted_upstream_end_at_the_next_access() {
     alice.until(&fresh, "working").await.unwrap();
 }
 
-/// Nobody looked while it was away, and in a folder it comes back under its uid: what was born before
+/// Nobody looked at the task while it was away, and in a folder it comes back under its uid: what was born before
 /// is over all the same.
 #[tokio::test]
 async fn case_93_an_upstream_that_is_made_again_does_not_inherit_tasks() {
     let (mut stack, alice) = start().await;
     let task = alice.start_task("slow", json!({})).await.unwrap();
-    alice.until(&task, "working").await.unwrap();
+    let other = alice.start_task("slow", json!({})).await.unwrap();
+    for task in [&task, &other] {
+        alice.until(task, "working").await.unwrap();
+    }
     // Deleted while no operator runs.
     stack.operator.process().kill().unwrap();
     write_without(&stack, is_upstream);
     stack.operator.start_again().await.unwrap();
-    until_gone(&alice).await;
+    until_removed(&alice, &other).await;
     stack.rewrite(|object| object).unwrap();
     until_back(&alice).await;
     let asked = asked_about_tasks(&stack);
@@ -415,12 +424,12 @@ async fn case_93_a_deleted_upstream_ends_its_own_tasks_on_the_tenants_endpoint()
     }
     write(&[("second", &second)]);
     until_gone(&of("third")).await;
-    assert_failed(&merged, &tasks[2], "upstream_removed").await;
+    until_removed(&merged, &tasks[2]).await;
     merged.until(&tasks[1], "working").await.unwrap();
     write(&[]);
     until_gone(&of("second")).await;
     for client in [&merged, &of("second")] {
-        assert_failed(client, &tasks[1], "upstream_removed").await;
+        until_removed(client, &tasks[1]).await;
     }
     merged.until(&tasks[0], "working").await.unwrap();
     // What was found in the end is no miss.

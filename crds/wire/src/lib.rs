@@ -28,7 +28,7 @@ pub use object::{
     Protocol, Subject, SubjectKind, Tenant, TenantLimits, ToolRules, Upstream, UpstreamLimits,
     UpstreamTasks, Visibility,
 };
-pub use tombstone::{Fate, Tombstone};
+pub use tombstone::{Fate, Outranked, Tombstone};
 
 /// What is wrong with a message.
 #[derive(Debug, thiserror::Error)]

@@ -212,6 +212,7 @@ fn tombstones_enter_the_digest_and_no_others() {
         uid: uid.into(),
         fate: Fate::Removed,
         before: plain.term,
+        outranked: vec![],
     };
     let none = plain.clone().with_tombstones(vec![]).unwrap();
     assert_eq!(none, plain);
@@ -224,6 +225,46 @@ fn tombstones_enter_the_digest_and_no_others() {
     let mut altered = buried;
     altered.tombstones[0].fate = Fate::Changed;
     assert_eq!(altered.verify().unwrap_err().reason(), "digest");
+}
+
+#[test]
+fn a_tombstone_covers_what_was_born_before_it_and_under_outranked_ones() {
+    let term = |epoch: u64, generation: u64| Term {
+        epoch: Epoch(epoch),
+        generation: Generation(generation),
+    };
+    let mut stone = Tombstone {
+        namespace: "tools".into(),
+        name: "reports".into(),
+        uid: "0f3c".into(),
+        fate: Fate::Removed,
+        before: term(2, 5),
+        outranked: vec![],
+    };
+    let mut form = serde_json::json!({
+        "namespace": "tools", "name": "reports", "uid": "0f3c", "fate": "Removed",
+        "before": {"epoch": 2, "generation": 5},
+    });
+    assert_eq!(serde_json::to_value(&stone).unwrap(), form);
+    assert_eq!(
+        serde_json::from_value::<Tombstone>(form.clone()).unwrap(),
+        stone
+    );
+    stone.outranked.push(Outranked {
+        after: term(2, 9),
+        before: term(9, 9),
+    });
+    form["outranked"] = serde_json::json!([{
+        "after": {"epoch": 2, "generation": 9}, "before": {"epoch": 9, "generation": 9},
+    }]);
+    assert_eq!(serde_json::to_value(&stone).unwrap(), form);
+    for born in [term(1, 7), term(2, 4), term(2, 10), term(8, 10)] {
+        assert!(stone.covers(born), "{born}");
+    }
+    // Under the same uid, made again.
+    for born in [term(2, 5), term(2, 9), term(9, 9)] {
+        assert!(!stone.covers(born), "{born}");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ impl Graves {
     pub fn cause(&self, upstream: &UpstreamUid, born: Term) -> Option<Cause> {
         let tombstone = self.0.get(upstream)?;
         // What was made again under the same uid has tasks of its own.
-        (born < tombstone.before).then_some(match tombstone.fate {
+        tombstone.covers(born).then_some(match tombstone.fate {
             Fate::Removed => Cause::UpstreamRemoved,
             Fate::Changed => Cause::UpstreamChanged,
         })

@@ -5,6 +5,7 @@
 //! Caveats: an effect on the upstream is best effort and sent to the entry's own upstream, whatever
 //! request brought the decision about.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,22 +122,43 @@ impl Governor {
     }
 
     /// Retires what time has ended, so that a quota never counts it and a terminal entry does not
-    /// outlive its retention. Each entry is decided like at any access.
+    /// outlive its retention. Each entry is decided like at any access. One that cannot be read stays
+    /// due, and stops neither the others nor a birth.
     pub async fn retire_due(&self, whose: &Whose) -> Result<(), Undecided> {
         let store = &self.gateway.store;
+        let mut unreadable = BTreeSet::new();
         for _ in 0..PAGES {
-            let due = store.due(whose, store.now(), PAGE).await;
-            let due = due.map_err(|e| self.failed(e))?;
-            let more = due.len() == PAGE;
+            let limit = PAGE + unreadable.len();
+            let mut due = store
+                .due(whose, store.now(), limit)
+                .await
+                .map_err(|e| self.failed(e))?;
+            let more = due.len() == limit;
+            due.retain(|key| !unreadable.contains(key));
             for key in due {
-                let entry = store.get(&key).await.map_err(|e| self.failed(e))?;
-                if let Some(entry) = entry {
-                    self.at_this_time(entry).await?;
+                match store.get(&key).await {
+                    Ok(Some(entry)) => {
+                        self.at_this_time(entry).await?;
+                    }
+                    Ok(None) => {}
+                    Err(error @ StoreError::Record(_)) => {
+                        self.count_error(&error);
+                        unreadable.insert(key);
+                    }
+                    Err(error) => return Err(self.failed(error)),
                 }
             }
             if !more {
                 break;
             }
+        }
+        if !unreadable.is_empty() {
+            // Not why: the error may quote what an upstream said.
+            tracing::warn!(
+                correlation = self.correlation,
+                entries = unreadable.len(),
+                "due entries cannot be read: they are passed over"
+            );
         }
         Ok(())
     }
@@ -223,15 +245,18 @@ impl Governor {
 
     /// Logs and counts a store error.
     pub fn store_failed(&self, error: &StoreError) {
-        let reason = error.reason();
-        let errors = &self.gateway.metrics.ledger_errors;
-        errors.with_label_values(&[reason]).inc();
+        self.count_error(error);
         tracing::error!(
             correlation = self.correlation,
-            reason,
+            reason = error.reason(),
             error = crate::chain(error),
             "store failed: the call fails closed"
         );
+    }
+
+    fn count_error(&self, error: &StoreError) {
+        let errors = &self.gateway.metrics.ledger_errors;
+        errors.with_label_values(&[error.reason()]).inc();
     }
 
     fn failed(&self, error: StoreError) -> Undecided {

@@ -1,11 +1,12 @@
 //! Debounce, and nothing before everything is loaded.
 
-use hangar_operator_core::{Object, SecretView};
-use hangar_wire::{AddressRules, Generation};
+use hangar_operator_core::{Object, ObjectId, SecretView};
+use hangar_wire::{AddressRules, Fate, Generation, Update};
 
 use super::*;
 use crate::epoch::folder::FolderEpoch;
 use crate::graves::Graves;
+use crate::publish::Published;
 use crate::state::StateDir;
 
 struct Rig {
@@ -17,12 +18,10 @@ struct Rig {
 
 async fn mk_rig() -> Rig {
     let dir = tempfile::tempdir().unwrap();
-    let epochs = FolderEpoch::new(StateDir::new(dir.path()));
-    let publisher = Arc::new(
-        Publisher::start(Box::new(epochs), Graves::default())
-            .await
-            .unwrap(),
-    );
+    let state = StateDir::new(dir.path());
+    let graves = Graves::load(state.clone(), &[]);
+    let epochs = FolderEpoch::new(state);
+    let publisher = Arc::new(Publisher::start(Box::new(epochs), graves).await.unwrap());
     let settings = Settings {
         class: "hangar".into(),
         policy_namespaces: None,
@@ -101,5 +100,47 @@ async fn changes_without_effect_keep_the_generation() {
     rig.changes.send(change).await.unwrap();
     let waited = tokio::time::timeout(DEBOUNCE_AT_MOST, current.changed()).await;
     assert!(waited.is_err());
+    rig.stop.cancel();
+}
+
+/// The only change is the one that takes it away.
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_stays_away_is_buried_without_another_change() {
+    let rig = mk_rig().await;
+    let upstream = serde_json::from_value(serde_json::json!({
+        "apiVersion": "hangar.dev/v1alpha1", "kind": "McpUpstream",
+        "metadata": {"namespace": "tools", "name": "reports", "uid": "u", "generation": 1},
+        "spec": {"endpoint": {"url": "https://reports.example.com/mcp"}},
+    }));
+    let kind = ObjectKind::McpUpstream;
+    let objects = vec![Object::Upstream(upstream.unwrap())];
+    rig.changes
+        .send(Change::Reset { kind, objects })
+        .await
+        .unwrap();
+    for kind in [ObjectKind::TenantPolicy, ObjectKind::Secret] {
+        rig.changes.send(mk_reset(kind)).await.unwrap();
+    }
+    let mut current = rig.publisher.subscribe();
+    current.wait_for(Option::is_some).await.unwrap();
+    let id = ObjectId::new(kind, "tools", "reports");
+    rig.changes.send(Change::Delete(id)).await.unwrap();
+    // Before the timed pass could have found it.
+    let in_time = Instant::now() + FULL_PASS_EVERY / 2;
+    let mut seen = Vec::new();
+    for generation in [2, 3] {
+        let is_there = |it: &Option<Arc<Published>>| {
+            let it = it.as_ref();
+            it.is_some_and(|it| it.held.term.generation == Generation(generation))
+        };
+        let published = tokio::time::timeout_at(in_time, current.wait_for(is_there)).await;
+        let published = published.unwrap().unwrap().clone().unwrap();
+        let update: Update = hangar_wire::decode(&published.body).unwrap();
+        let snapshot = update.snapshot.unwrap();
+        let fates: Vec<Fate> = snapshot.tombstones.iter().map(|it| it.fate).collect();
+        seen.push((snapshot.upstreams.len(), fates));
+    }
+    // Refused at once, buried later.
+    assert_eq!(seen, [(0, vec![]), (0, vec![Fate::Removed])]);
     rig.stop.cancel();
 }

@@ -20,11 +20,12 @@ use crate::metrics::Metrics;
 
 type Step = Box<dyn FnOnce() -> Transaction + Send>;
 
-/// A store in which something happens right before the next commit.
+/// A store in which something happens right before the next commit, and entries that it cannot read.
 #[derive(Debug)]
 struct Racing {
     inner: SqliteStore,
     first: Mutex<Option<Racer>>,
+    unreadable: Mutex<BTreeMap<TaskKey, fn() -> StoreError>>,
 }
 
 struct Racer(Step);
@@ -37,6 +38,8 @@ struct Rig {
 }
 
 const RETENTION: u64 = 1000;
+/// Its time is over, and what is left of it is not gone yet.
+const OVERDUE: u64 = RETENTION * 3 / 2;
 
 impl std::fmt::Debug for Racer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,6 +70,9 @@ impl Store for Racing {
     }
 
     fn get<'a>(&'a self, key: &'a TaskKey) -> Fut<'a, Option<Entry>> {
+        if let Some(error) = self.unreadable.lock().unwrap().get(key) {
+            return Box::pin(std::future::ready(Err(error())));
+        }
         self.inner.get(key)
     }
 
@@ -137,6 +143,7 @@ fn mk_rig() -> Rig {
     let racing = Arc::new(Racing {
         inner,
         first: Mutex::default(),
+        unreadable: Mutex::default(),
     });
     let config = Arc::new(Config::default());
     let empty =
@@ -175,10 +182,11 @@ fn mk_rig() -> Rig {
 }
 
 fn mk_key() -> TaskKey {
-    TaskKey::new(
-        UpstreamUid("u-1".into()),
-        TaskId::try_from("t-1".to_owned()).unwrap(),
-    )
+    mk_key_of("t-1")
+}
+
+fn mk_key_of(task: &str) -> TaskKey {
+    TaskKey::new(UpstreamUid("u-1".into()), task.parse().unwrap())
 }
 
 fn mk_snapshot(status: Status) -> Snapshot {
@@ -193,15 +201,18 @@ fn mk_snapshot(status: Status) -> Snapshot {
     }
 }
 
-fn mk_register(principal: &str) -> Command {
-    let tenant = TenantRef {
+fn mk_tenant() -> TenantRef {
+    TenantRef {
         namespace: "hangar".into(),
         tenant: "acme".into(),
-    };
+    }
+}
+
+fn mk_register(principal: &str) -> Command {
     let digest = Sha256Hex::of(b"x");
     Command::Register {
         birth: Box::new(Birth {
-            owner: Owner::new(tenant, Some(Principal::api_key(principal))),
+            owner: Owner::new(mk_tenant(), Some(Principal::api_key(principal))),
             upstream: "tools/reports".into(),
             tool: "crawl".into(),
             digest: ToolDigest(digest),
@@ -231,6 +242,25 @@ impl Rig {
 
     fn race(&self, steps: Transaction) {
         *self.racing.first.lock().unwrap() = Some(Racer(Box::new(move || steps)));
+    }
+
+    async fn born(&self, key: &TaskKey) {
+        let mut register = mk_register("alice");
+        if let Command::Register { snapshot, .. } = &mut register {
+            snapshot.task_id = key.task.clone();
+        }
+        let born = self.governor.decide(key, None, vec![register]).await;
+        assert!(born.unwrap().entry.is_some());
+    }
+
+    fn cannot_read(&self, key: &TaskKey, error: fn() -> StoreError) {
+        let mut unreadable = self.racing.unreadable.lock().unwrap();
+        unreadable.insert(key.clone(), error);
+    }
+
+    fn errors(&self, reason: &str) -> u64 {
+        let errors = &self.governor.gateway.metrics.ledger_errors;
+        errors.with_label_values(&[reason]).get()
     }
 
     /// A task of alice that ended so long ago that its id may be registered afresh.
@@ -291,4 +321,46 @@ async fn news_of_a_task_that_made_room_for_another_change_nothing() {
     assert!(decided.entry.is_none(), "alice's task is gone");
     let entry = rig.racing.inner.get(&mk_key()).await.unwrap().unwrap();
     assert!(entry.is_live() && entry.cancel_requested_at.is_none());
+}
+
+/// One due entry that could not be read failed every birth of its tenant, and let none of the entries
+/// behind it be retired.
+#[tokio::test]
+async fn a_due_entry_that_cannot_be_read_stops_no_other() {
+    let rig = mk_rig();
+    let whose = Whose::Live(Some(mk_tenant()));
+    let bad = PAGE + 1;
+    for number in 0..=bad {
+        rig.born(&mk_key_of(&format!("t-{number}"))).await;
+        rig.clock.fetch_add(1, Ordering::SeqCst);
+    }
+    let last = mk_key_of(&format!("t-{bad}"));
+    let record = || StoreError::Record(Entry::decode(b"{").unwrap_err());
+    for number in 0..bad {
+        rig.cannot_read(&mk_key_of(&format!("t-{number}")), record);
+    }
+    rig.clock.fetch_add(OVERDUE, Ordering::SeqCst);
+    rig.governor.retire_due(&whose).await.unwrap();
+    let retired = rig.racing.inner.get(&last).await.unwrap().unwrap();
+    assert_eq!(retired.status(), Status::Failed);
+    assert_eq!(rig.errors("record"), bad as u64);
+    // What is still due is what cannot be read.
+    let now = rig.racing.inner.now();
+    let due = rig.racing.inner.due(&whose, now, 2 * bad).await.unwrap();
+    assert_eq!(due.len(), bad);
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_read_retires_nothing_and_says_so() {
+    let rig = mk_rig();
+    rig.born(&mk_key()).await;
+    rig.cannot_read(&mk_key(), || StoreError::Damaged);
+    rig.clock.fetch_add(OVERDUE, Ordering::SeqCst);
+    let whose = Whose::Live(Some(mk_tenant()));
+    let failed = rig.governor.retire_due(&whose).await.unwrap_err();
+    assert!(
+        matches!(failed, Undecided::Store(StoreError::Damaged)),
+        "{failed:?}"
+    );
+    assert_eq!((rig.errors("damaged"), rig.errors("record")), (1, 0));
 }
