@@ -282,6 +282,8 @@ pub(super) async fn post(
     *request.method_mut() = http::Method::POST;
     *request.uri_mut() = uri.clone();
     let outgoing = request.headers_mut();
+    // With three of ours below and two of the client's: more would be made room for step by step.
+    outgoing.reserve(headers.len() + 5);
     outgoing.extend(headers);
     outgoing.insert(
         header::CONTENT_TYPE,
