@@ -2,6 +2,7 @@
 
 mod answers;
 mod case;
+mod ledger;
 mod load;
 mod measure;
 mod peer;

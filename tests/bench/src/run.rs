@@ -2,6 +2,7 @@
 
 use std::io::{Write, stdout};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::runtime::Runtime;
 use crate::case::Case;
 use crate::report::Report;
 use crate::stage::Stage;
-use crate::{measure, relay, upstream};
+use crate::{ledger, measure, relay, upstream};
 
 /// Measures the shipped gateway beside direct calls to the same upstream, and beside a bare relay of
 /// the same HTTP stack that copies what it is sent.
@@ -37,6 +38,15 @@ pub(crate) struct Args {
     /// Workers at once; several with commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 16, 64])]
     concurrency: Vec<u16>,
+    /// Measure looks at a ledger of so many live entries instead
+    #[arg(long, value_name = "ENTRIES", value_parser = clap::value_parser!(u64).range(1..))]
+    ledger: Option<u64>,
+    /// Fill a ledger with so many entries instead
+    #[arg(long, hide = true, value_name = "ENTRIES", requires = "at")]
+    fill: Option<u64>,
+    /// Where that ledger is
+    #[arg(long, hide = true, value_name = "FILE")]
+    at: Option<PathBuf>,
     /// Serve as the upstream instead
     #[arg(long, hide = true)]
     upstream: bool,
@@ -54,6 +64,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
                 runtime.block_on(upstream::serve())
             } else if let Some(upstream) = args.relay {
                 runtime.block_on(relay::serve(upstream))
+            } else if let (Some(entries), Some(at)) = (args.fill, &args.at) {
+                runtime.block_on(ledger::fill(entries, at))
+            } else if let Some(entries) = args.ledger {
+                write!(stdout(), "{}", runtime.block_on(ledger::measure(entries))?)?;
+                Ok(())
             } else {
                 binaries::build(&["hangar-operator", "hangar-gateway"])?;
                 runtime.block_on(measure_all(args))
@@ -74,6 +89,9 @@ async fn measure_all(args: Args) -> Result<()> {
         seconds,
         only,
         concurrency,
+        ledger: _,
+        fill: _,
+        at: _,
         upstream: _,
         relay: _,
     } = args;

@@ -30,7 +30,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("hangar-tests", &[]),
-    ("hangar-bench", &["hangar-tests"]),
+    // It measures the store itself.
+    (
+        "hangar-bench",
+        &[
+            "hangar-ledger",
+            "hangar-store",
+            "hangar-tests",
+            "hangar-wire",
+        ],
+    ),
     ("hangar-campaign", &["hangar-tidy"]),
     ("hangar-demo", &["hangar-tests"]),
     ("hangar-demo-upstream", &[]),
