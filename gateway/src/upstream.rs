@@ -14,11 +14,12 @@ pub mod pins;
 pub mod polls;
 pub mod session;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use hangar_ledger::TaskId;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::limit::Places;
 
@@ -43,16 +44,25 @@ pub struct Runtime {
 #[derive(Debug, Default)]
 pub struct Remembered(Mutex<Option<(Instant, bool)>>);
 
-/// Cancels on their way, each task once, and only so many: a client that repeats itself makes no
-/// connection more, and one tenant takes half of the places at most.
+/// Cancels on their way, each task once: a client that repeats itself makes no connection more. Those of
+/// one tenant wait for each other, and for nobody else.
 #[derive(Clone, Debug, Default)]
-pub struct Cancels(Arc<Mutex<BTreeMap<TaskId, String>>>);
+pub struct Cancels(Arc<Mutex<BTreeMap<String, OfTenant>>>);
+
+/// Of the tenants that had any; as many as the configuration has.
+#[derive(Debug)]
+struct OfTenant {
+    tasks: BTreeSet<TaskId>,
+    places: Arc<Semaphore>,
+}
 
 /// A cancel on its way; makes room on drop.
 #[derive(Debug)]
 pub struct Cancelling {
     cancels: Cancels,
+    tenant: String,
     task: TaskId,
+    places: Arc<Semaphore>,
 }
 
 /// Why a cancel is not sent.
@@ -60,12 +70,14 @@ pub struct Cancelling {
 pub enum NoPlace {
     /// One is on its way.
     Begun,
-    /// Too many are.
+    /// Too many wait.
     Full,
 }
 
-/// Cancels of one upstream at once; each ends within ten seconds.
-const MAX_CANCELS: usize = 256;
+/// Cancels of one tenant at one upstream at once; each ends within ten seconds.
+const MAX_CANCELS: usize = 64;
+/// Cancels of one tenant that wait for these.
+const MAX_WAITING: usize = 16 << 10;
 
 // === impl Remembered ===
 
@@ -86,30 +98,50 @@ impl Remembered {
 // === impl Cancels ===
 
 impl Cancels {
-    /// Takes a place for this task, of those of its owner's tenant.
+    /// Takes up the cancel of this task, which is of its owner's tenant.
     pub fn begin(&self, tenant: &str, task: &TaskId) -> Result<Cancelling, NoPlace> {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.contains_key(task) {
+        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = tenants
+            .entry(tenant.to_owned())
+            .or_insert_with(|| OfTenant {
+                tasks: BTreeSet::new(),
+                places: Arc::new(Semaphore::new(MAX_CANCELS)),
+            });
+        if of.tasks.contains(task) {
             return Err(NoPlace::Begun);
         }
-        let own = tasks.values().filter(|taken| *taken == tenant).count();
-        if own >= MAX_CANCELS / 2 || tasks.len() >= MAX_CANCELS {
+        if of.tasks.len() >= MAX_WAITING {
             return Err(NoPlace::Full);
         }
-        tasks.insert(task.clone(), tenant.to_owned());
+        of.tasks.insert(task.clone());
         Ok(Cancelling {
             cancels: self.clone(),
+            tenant: tenant.to_owned(),
             task: task.clone(),
+            places: Arc::clone(&of.places),
         })
+    }
+}
+
+// === impl Cancelling ===
+
+impl Cancelling {
+    /// Waits until it may be sent; the place is kept until what this returns is dropped.
+    pub async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.acquire().await.ok()
     }
 }
 
 impl Drop for Cancelling {
     fn drop(&mut self) {
-        let tasks = self.cancels.0.lock();
-        tasks
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.task);
+        let mut tenants = self
+            .cancels
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(of) = tenants.get_mut(&self.tenant) {
+            of.tasks.remove(&self.task);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::contract::MAX_CURSOR_BYTES;
 use crate::json::{self, Members};
 use crate::list::prefixed;
 use crate::method::Method;
-use crate::rewrite;
+use crate::{rewrite, task};
 
 /// Why a result breaks the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,6 +93,7 @@ pub fn govern<'a>(
 pub fn complete_or_asking(method: Method, result: &RawValue) -> Result<Members<'_>, Error> {
     let members = Members::of(result).map_err(Error::Json)?;
     members.guard(&NAMES).map_err(Error::Json)?;
+    task::refuse_handle(&members).map_err(|_| Error::ResultType)?;
     match members.string("resultType").as_deref() {
         Some("complete") => Ok(members),
         Some("input_required") if method.may_ask() => Ok(members),

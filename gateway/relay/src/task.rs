@@ -328,13 +328,27 @@ fn outcome(result: &RawValue) -> Result<Outcome, Error> {
     }
 }
 
-/// A handle of 2025-11-25 in disguise would leave an ungoverned task behind.
-fn refuse_handle(members: &Members<'_>) -> Result<(), Error> {
-    let nested = members.get("task").and_then(|raw| Members::of(raw).ok());
-    if nested.is_some_and(|task| task.get("taskId").is_some()) {
-        return Err(Error::Nested);
+/// A handle of 2025-11-25 in disguise would leave an ungoverned task behind. What cannot be read here may
+/// be one to somebody else.
+pub(crate) fn refuse_handle(result: &Members<'_>) -> Result<(), Error> {
+    let Some(task) = result.get("task").filter(|raw| json::is_object(raw)) else {
+        return Ok(());
+    };
+    match members(task) {
+        Ok(task) if task.get("taskId").is_none() => Ok(()),
+        Ok(_) | Err(_) => Err(Error::Nested),
     }
-    Ok(())
+}
+
+/// The payload of a completed task is neither a handle nor a question: it is judged as an end.
+fn refuse_more(result: &RawValue) -> Result<(), Error> {
+    let members = members(result)?;
+    refuse_handle(&members)?;
+    match members.get("resultType").map(json::string) {
+        None => Ok(()),
+        Some(Some(text)) if text == "complete" => Ok(()),
+        Some(_) => Err(Error::ResultType),
+    }
 }
 
 fn members(result: &RawValue) -> Result<Members<'_>, Error> {
@@ -380,6 +394,12 @@ fn payload<'a>(members: &Members<'a>, status: Status) -> Result<Payload<'a>, Err
     match status {
         Status::Working | Status::Cancelled => {
             refuse_payload(members, &["result", "error", "inputRequests"])?;
+            // Nor in the shape of a result of its own, or where a line of text belongs.
+            refuse_payload(members, &["content", "structuredContent"])?;
+            let message = present(members, "statusMessage");
+            if message.is_some_and(|raw| json::string(raw).is_none()) {
+                return Err(Error::StrayPayload);
+            }
             Ok(Payload::None)
         }
         Status::Completed => {
@@ -388,6 +408,7 @@ fn payload<'a>(members: &Members<'a>, status: Status) -> Result<Payload<'a>, Err
             if !json::is_object(result) {
                 return Err(Error::MissingPayload);
             }
+            refuse_more(result)?;
             Ok(Payload::Completed { result })
         }
         Status::Failed => {

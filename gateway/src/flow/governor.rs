@@ -194,7 +194,7 @@ impl Governor {
         };
         let (governor, upstream, owner) = (self.clone(), Arc::clone(upstream), owner.clone());
         self.gateway.sections.spawn(async move {
-            let _cancelling = cancelling;
+            let _turn = cancelling.turn().await;
             let id = rewrite::numeric_id(1);
             let own = Own {
                 id: &id,

@@ -183,7 +183,7 @@ impl Failure {
             | Self::NoAnswers
             | Self::Refused(_)
             | Self::Before(_) => false,
-            Self::Status(status) => !status.is_client_error(),
+            Self::Status(status) => !is_refusal(*status),
             Self::Http(_)
             | Self::Broken(_)
             | Self::Timeout
@@ -209,6 +209,14 @@ impl Failure {
     pub(super) fn before(self) -> Self {
         Self::Before(Arc::new(self))
     }
+}
+
+/// Statuses of a server that did not act (RFC 9110, RFC 6585); others, as 408 or 409, may come from one that did.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(
+        status.as_u16(),
+        400 | 401 | 403..=406 | 411 | 413..=415 | 417 | 421 | 422 | 426 | 428 | 429 | 431
+    )
 }
 
 /// Statuses about what the gateway presents, not about what was asked.

@@ -183,6 +183,13 @@ async fn what_is_no_reply_is_named_and_judged() {
             false,
             false,
         ),
+        // From a proxy whose upstream has it already, for instance.
+        (
+            || StatusCode::CONFLICT.into_response(),
+            "http_status",
+            false,
+            true,
+        ),
         (
             || StatusCode::BAD_GATEWAY.into_response(),
             "http_status",
@@ -346,8 +353,8 @@ async fn a_list_refused_for_our_credential_says_nothing_of_the_contract() {
     }
 }
 
-#[test]
-fn a_task_is_told_to_stop_once_at_a_time() {
+#[tokio::test]
+async fn a_task_is_told_to_stop_once_at_a_time() {
     let cancels = Cancels::default();
     let task = |name: &str| hangar_ledger::TaskId::try_from(name.to_owned()).unwrap();
     let first = cancels.begin("acme", &task("a")).unwrap();
@@ -355,13 +362,22 @@ fn a_task_is_told_to_stop_once_at_a_time() {
     assert_eq!(again.unwrap_err(), NoPlace::Begun);
     assert!(cancels.begin("acme", &task("b")).is_ok());
     drop(first);
-    let mut taken = Vec::new();
-    for (tenant, places) in [("acme", 128), ("globex", 128), ("initech", 0)] {
-        let begin = |n| cancels.begin(tenant, &task(&format!("{tenant}-{n}")));
-        let answers: Vec<_> = (0..300).map(begin).collect();
-        let refused = answers.iter().filter_map(|it| it.as_ref().err());
-        assert!(refused.eq(&vec![NoPlace::Full; 300 - places]), "{tenant}");
-        taken.extend(answers.into_iter().flatten());
+    assert!(cancels.begin("acme", &task("a")).is_ok());
+    // Many wait, and none is lost; nor does another tenant wait with them.
+    let begin = |tenant: &str, n| cancels.begin(tenant, &task(&format!("{tenant}-{n}")));
+    let waiting: Vec<_> = (0..300).map(|n| begin("acme", n).unwrap()).collect();
+    let mut turns = Vec::new();
+    for cancelling in &waiting[..super::MAX_CANCELS] {
+        turns.push(cancelling.turn().await.unwrap());
     }
-    assert_eq!(taken.len(), super::MAX_CANCELS);
+    let mut next = Box::pin(waiting[super::MAX_CANCELS].turn());
+    assert!(futures::poll!(&mut next).is_pending());
+    assert!(begin("globex", 0).unwrap().turn().await.is_some());
+    turns.pop();
+    assert!(next.await.is_some());
+    let more: Vec<_> = (300..).map_while(|n| begin("acme", n).ok()).collect();
+    assert_eq!(waiting.len() + more.len(), super::MAX_WAITING);
+    assert_eq!(begin("acme", 0).unwrap_err(), NoPlace::Begun);
+    let full = cancels.begin("acme", &task("late")).unwrap_err();
+    assert_eq!(full, NoPlace::Full);
 }

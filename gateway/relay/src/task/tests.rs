@@ -96,6 +96,74 @@ fn a_nested_handle_is_none_beside_anything() {
     );
 }
 
+/// Another reader may find a handle where this one finds nothing that it can read.
+#[test]
+fn a_nested_handle_that_cannot_be_read_is_one() {
+    let many: Vec<String> = (0..=4096).map(|n| format!("\"{n}\":0")).collect();
+    let many = format!("{{{}}}", many.join(","));
+    for task in [
+        r#"{"taskId":"q","taskId":"hid"}"#,
+        r#"{"taskId":"hid","ttl":1,"ttl":2}"#,
+        r#"{"\ud800":1,"taskId":"hid"}"#,
+        r#"{"TaskID":"hid"}"#,
+        &many,
+    ] {
+        for result_type in ["complete", "input_required"] {
+            let both = format!(r#"{{"resultType":"{result_type}","task":{task}}}"#);
+            let outcome = classify(&raw(&both));
+            assert!(matches!(outcome, Outcome::Invalid(Error::Nested)), "{both}");
+        }
+    }
+    for task in [r#"{"title":"x"}"#, "\"x\"", "null", "[]"] {
+        let plain = raw(&format!(r#"{{"resultType":"complete","task":{task}}}"#));
+        assert!(
+            matches!(classify(&plain), Outcome::Complete { .. }),
+            "{task}"
+        );
+    }
+}
+
+#[test]
+fn a_payload_hides_nowhere() {
+    let poll = |more: &str, status: &str| {
+        let text = handle("").replace(r#""task""#, r#""complete""#);
+        let text = text.replace("working", status);
+        let text = text.replacen('{', &format!("{{{more}"), 1);
+        polled(&raw(&text), "9f1c").map(drop)
+    };
+    for more in [
+        r#""content":[{"type":"text","text":"x"}],"#,
+        r#""structuredContent":{},"#,
+        r#""statusMessage":{"content":[]},"#,
+        r#""statusMessage":["x"],"#,
+    ] {
+        for status in ["working", "cancelled"] {
+            assert_eq!(poll(more, status), Err(Error::StrayPayload), "{more}");
+        }
+    }
+    for more in [r#""statusMessage":"half way","#, r#""statusMessage":null,"#] {
+        assert_eq!(poll(more, "working"), Ok(()), "{more}");
+    }
+    for (result, wanted) in [
+        (r#"{"resultType":"complete","content":[]}"#, Ok(())),
+        (r#"{"content":[]}"#, Ok(())),
+        (
+            r#"{"resultType":"task","taskId":"x"}"#,
+            Err(Error::ResultType),
+        ),
+        (r#"{"resultType":"input_required"}"#, Err(Error::ResultType)),
+        (r#"{"resultType":1}"#, Err(Error::ResultType)),
+        (r#"{"task":{"taskId":"x"}}"#, Err(Error::Nested)),
+        (
+            r#"{"resultType":"complete","resultType":"task"}"#,
+            Err(Error::Json(json::Error::Duplicate)),
+        ),
+    ] {
+        let more = format!(r#""result":{result},"#);
+        assert_eq!(poll(&more, "completed"), wanted, "{result}");
+    }
+}
+
 #[test]
 fn handles_that_are_none() {
     let long = "t".repeat(MAX_TASK_ID_BYTES + 1);
