@@ -394,12 +394,7 @@ fn payload<'a>(members: &Members<'a>, status: Status) -> Result<Payload<'a>, Err
     match status {
         Status::Working | Status::Cancelled => {
             refuse_payload(members, &["result", "error", "inputRequests"])?;
-            // Nor in the shape of a result of its own, or where a line of text belongs.
-            refuse_payload(members, &["content", "structuredContent"])?;
-            let message = present(members, "statusMessage");
-            if message.is_some_and(|raw| json::string(raw).is_none()) {
-                return Err(Error::StrayPayload);
-            }
+            refuse_hidden(members)?;
             Ok(Payload::None)
         }
         Status::Completed => {
@@ -437,6 +432,18 @@ fn present<'a>(members: &Members<'a>, name: &str) -> Option<&'a RawValue> {
 
 fn refuse_payload(members: &Members<'_>, names: &[&str]) -> Result<(), Error> {
     if names.iter().any(|name| present(members, name).is_some()) {
+        return Err(Error::StrayPayload);
+    }
+    Ok(())
+}
+
+/// Nor is a payload in the shape of a result of its own, or where a line of text belongs. Some servers write
+/// a content of nothing.
+fn refuse_hidden(members: &Members<'_>) -> Result<(), Error> {
+    refuse_payload(members, &["structuredContent"])?;
+    let has_content = present(members, "content").is_some_and(|raw| json::array(raw, 0).is_err());
+    let message = present(members, "statusMessage");
+    if has_content || message.is_some_and(|raw| json::string(raw).is_none()) {
         return Err(Error::StrayPayload);
     }
     Ok(())

@@ -183,13 +183,6 @@ async fn what_is_no_reply_is_named_and_judged() {
             false,
             false,
         ),
-        // From a proxy whose upstream has it already, for instance.
-        (
-            || StatusCode::CONFLICT.into_response(),
-            "http_status",
-            false,
-            true,
-        ),
         (
             || StatusCode::BAD_GATEWAY.into_response(),
             "http_status",
@@ -220,6 +213,18 @@ async fn what_is_no_reply_is_named_and_judged() {
     let throttled =
         answered(|| (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response());
     assert_eq!(throttled.await.unwrap_err().retry_after(), Some(7));
+}
+
+/// A proxy may say so of a request that its server has taken.
+#[tokio::test]
+async fn a_refusal_that_is_none_of_the_request_leaves_open_what_became_of_it() {
+    for status in [408, 409, 425, 499, 500, 503] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let app = Router::new().route("/mcp", post(async move || status));
+        let address = mk_server(app).await;
+        let failure = ask(&mk_active(&format!("http://{address}/mcp"))).await;
+        assert!(failure.unwrap_err().may_have_acted(), "{status}");
+    }
 }
 
 #[tokio::test]

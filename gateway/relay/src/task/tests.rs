@@ -141,7 +141,11 @@ fn a_payload_hides_nowhere() {
             assert_eq!(poll(more, status), Err(Error::StrayPayload), "{more}");
         }
     }
-    for more in [r#""statusMessage":"half way","#, r#""statusMessage":null,"#] {
+    for more in [
+        r#""statusMessage":"half way","#,
+        r#""statusMessage":null,"#,
+        r#""content":[],"#,
+    ] {
         assert_eq!(poll(more, "working"), Ok(()), "{more}");
     }
     for (result, wanted) in [
