@@ -60,9 +60,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const IDLE_CONNECTIONS: usize = 256;
-/// A connection reads so much at once where its upstream sends that fast: an answer of 1 MB comes in one
-/// piece then, and is never copied.
-const MAX_BUFFER: usize = 2 << 20;
 
 /// The address that a URL names literally, if it does.
 pub fn literal_address(uri: &Uri) -> Option<IpAddr> {
@@ -100,7 +97,6 @@ impl Http {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .http1_max_buf_size(MAX_BUFFER)
             .build(connector);
         Ok(Self {
             inner,
