@@ -19,6 +19,7 @@ mod provenance;
 mod run;
 mod tools;
 pub mod upstream;
+pub mod workers;
 
 use std::process::ExitCode;
 

@@ -32,6 +32,8 @@ use bounds::{Bounds, Cut};
 use stall::Moving;
 use streams::{Delivered, Streams};
 
+use crate::workers::Workers;
+
 type Answered = Response<Delivered<Body>>;
 
 /// What lets connections in.
@@ -40,6 +42,7 @@ struct Door<S> {
     service: TowerToHyperService<S>,
     places: Arc<Semaphore>,
     bounds: Bounds,
+    workers: Arc<Workers>,
 }
 
 /// How long a connection of HTTP/1.1 stays.
@@ -62,7 +65,13 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 ///
 /// Guarantees: while there are any, whoever connects is still answered, one request on a connection,
 /// so that `app` can say that this process is about to end.
-pub async fn serve(listener: TcpListener, app: Router, bounds: Bounds, stop: CancellationToken) {
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    bounds: Bounds,
+    workers: Arc<Workers>,
+    stop: CancellationToken,
+) {
     let app = ServiceBuilder::new()
         .map_response(|response: Response| response.map(Delivered::new))
         .service(app);
@@ -71,6 +80,7 @@ pub async fn serve(listener: TcpListener, app: Router, bounds: Bounds, stop: Can
         service: TowerToHyperService::new(app),
         places: Arc::new(Semaphore::new(bounds.connections)),
         bounds,
+        workers,
     };
     let (connections, late) = (TaskTracker::new(), TaskTracker::new());
     stop.run_until_cancelled(door.let_in(&connections, Stay::Kept, &stop))
@@ -190,10 +200,16 @@ where
             let _ = socket.set_nodelay(true);
             let (service, bounds) = (self.service.clone(), self.bounds.clone());
             let stop = stop.clone();
-            connections.spawn(async move {
+            // The socket is to be waited for by the thread that serves it.
+            let Ok(socket) = socket.into_std() else {
+                continue;
+            };
+            self.workers.spawn(connections.track_future(async move {
                 let _place = place;
-                connected(socket, service, &bounds, stay, &stop).await;
-            });
+                if let Ok(socket) = TcpStream::from_std(socket) {
+                    connected(socket, service, &bounds, stay, &stop).await;
+                }
+            }));
         }
     }
 }
