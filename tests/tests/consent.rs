@@ -258,6 +258,44 @@ async fn case_65_one_decline_relays_nothing_of_its_update() {
     assert_eq!(stack.count(DECISIONS, &accepted).await.unwrap(), 0);
 }
 
+/// The no was acknowledged while the yes was on its way, and is not forgotten when that yes is not
+/// taken: a retry of it would go upstream against the last word of the one who answers.
+#[tokio::test]
+async fn case_65_a_no_after_a_yes_on_its_way_holds_unless_the_yes_was_taken() {
+    let refused = Answer::error(-32602, "not so");
+    let denied = [
+        "TaskCreated",
+        "TaskConsentDecided(decline)",
+        "TaskFailed(consent_denied)",
+    ];
+    let in_doubt = [
+        "TaskCreated",
+        "TaskConsentDecided(accept)",
+        "TaskConsentDecided(decline)",
+        "TaskFailed(consent_denied)",
+    ];
+    let ends = [(refused, &denied[..]), (Answer::hang_up(), &in_doubt[..])];
+    for (end, chain) in ends {
+        let (stack, alice, task) = asked().await;
+        let gate = Gate::new();
+        stack.upstream.enqueue("tasks/update", end.held(&gate));
+        let first = tokio::spawn({
+            let (alice, task) = (alice.clone(), task.clone());
+            async move { accept(&alice, &task).await }
+        });
+        gate.reached(1).await.unwrap();
+        let no = json!({"name": {"action": "decline"}});
+        assert_ack(&update(&alice, &task, &no).await);
+        assert_eq!(stack.count(DECISIONS, &[]).await.unwrap(), 0);
+        gate.open();
+        assert!(first.await.unwrap().error_code().is_ok());
+        assert_failed(&alice, &task, "consent_denied").await;
+        assert_ack(&accept(&alice, &task).await);
+        assert_eq!(stack.upstream.count("tasks/update"), 1);
+        assert_eq!(stack.events(&task).await.unwrap(), chain);
+    }
+}
+
 /// Found by the poll and found by the update.
 #[tokio::test]
 async fn case_68_another_question_under_the_same_key_ends_the_task() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::stage::Stage;
 use crate::{
     Claim, ClaimRef, Decider, DeclineReason, Detail, Effect, FailureReason, Grant, InputKey,
-    KeyHash, MAX_KEYS, MAX_MILLIS, MAX_OUTSTANDING, Millis, Principal, QuestionHash, Questions,
+    KeyHash, MAX_KEYS, MAX_MILLIS, MAX_OUTSTANDING, Millis, No, Principal, QuestionHash, Questions,
     Relay, Relayed, Sight, Slot, SlotState, Status, Verdict,
 };
 
@@ -39,6 +39,9 @@ pub(crate) fn ask(stage: &mut Stage, questions: &Questions) {
         return;
     }
     settle(stage, &listed, *began);
+    if !stage.entry.is_live() {
+        return;
+    }
     for (key, question) in listed {
         if let Some(slot) = stage.entry.slots.get_mut(&key) {
             if slot.state == SlotState::Withdrawn {
@@ -59,7 +62,7 @@ pub(crate) fn ask(stage: &mut Stage, questions: &Questions) {
 
 /// What a poll says of known questions. A claim is settled only by a poll begun after its relay.
 pub(crate) fn settle(stage: &mut Stage, listed: &Listed, began: Millis) {
-    let mut consumed = Vec::new();
+    let (mut consumed, mut denied) = (Vec::new(), Vec::new());
     for (key, slot) in &mut stage.entry.slots {
         let outstanding = listed.contains_key(key);
         match &slot.state {
@@ -67,12 +70,13 @@ pub(crate) fn settle(stage: &mut Stage, listed: &Listed, began: Millis) {
             SlotState::Open if !outstanding && slot.seen_at <= began => {
                 slot.state = SlotState::Withdrawn;
             }
-            SlotState::Claimed { claim, .. } if claim.is_settled_by(began) => {
+            SlotState::Claimed { claim, revoked, .. } if claim.is_settled_by(began) => {
+                let claim = claim.clone();
                 if outstanding {
-                    let claim = claim.clone();
+                    denied.extend(revoked.clone().map(|no| (*key, no)));
                     slot.state = SlotState::Unsettled { claim };
                 } else {
-                    consumed.push((*key, claim.clone()));
+                    consumed.push((*key, claim));
                 }
             }
             SlotState::Unsettled { claim } if !outstanding && claim.is_settled_by(began) => {
@@ -88,11 +92,15 @@ pub(crate) fn settle(stage: &mut Stage, listed: &Listed, began: Millis) {
     for (key, claim) in consumed {
         decided(stage, key, claim, Relay::Settled);
     }
+    for (key, no) in denied {
+        deny(stage, key, no, None);
+    }
 }
 
 /// Claims what may be answered: open questions, and those whose earlier relay had an unknown
 /// outcome when the answer is byte-identical. Everything else is acknowledged and ignored, but for
-/// a no after a yes of unknown outcome: it cannot follow that yes upstream, so it ends the task.
+/// a no after a yes: it cannot follow that yes upstream, so it ends the task as a decline does, and
+/// nothing else of its update is relayed.
 pub(crate) fn claim(
     stage: &mut Stage,
     principal: Option<&Principal>,
@@ -110,9 +118,12 @@ pub(crate) fn claim(
         stage.fail(FailureReason::UpstreamProtocol);
         return;
     }
-    if let Some((key, reason)) = revoked(stage, grants) {
-        let by = Decider::Caller(principal.cloned());
-        decline(stage, &key, by, reason, None);
+    let revoked = revoked(stage, grants);
+    if !revoked.is_empty() {
+        for (key, reason) in revoked {
+            let by = Decider::Caller(principal.cloned());
+            decline(stage, key, by, reason, None);
+        }
         return;
     }
     let mut claims = Vec::new();
@@ -137,7 +148,11 @@ pub(crate) fn claim(
             deadline: Millis(deadline.0.min(MAX_MILLIS)),
             ended_at: None,
         };
-        slot.state = SlotState::Claimed { claim, earlier };
+        slot.state = SlotState::Claimed {
+            claim,
+            earlier,
+            revoked: None,
+        };
         claims.push(ClaimRef {
             key: key.clone(),
             attempt: slot.attempts,
@@ -157,7 +172,7 @@ pub(crate) fn confirm(stage: &mut Stage, claims: &[ClaimRef]) {
     for ClaimRef { key, attempt } in claims {
         let key = key.hash();
         let confirmed = match stage.entry.slots.get(&key).map(|slot| &slot.state) {
-            Some(SlotState::Claimed { claim, earlier }) => {
+            Some(SlotState::Claimed { claim, earlier, .. }) => {
                 let older = earlier.as_ref().filter(|older| older.attempt == *attempt);
                 older.unwrap_or(claim)
             }
@@ -171,29 +186,40 @@ pub(crate) fn confirm(stage: &mut Stage, claims: &[ClaimRef]) {
     }
 }
 
-/// The upstream refused the answers definitely: nothing was consumed, nothing is recorded.
+/// The upstream refused the answers definitely: nothing was consumed, nothing is recorded but a no
+/// that came meanwhile.
 pub(crate) fn release(stage: &mut Stage, claims: &[ClaimRef]) {
-    for_current(stage, claims, |slot| {
-        if let SlotState::Claimed { earlier, .. } = &slot.state {
-            slot.state = match earlier.clone() {
-                Some(claim) => SlotState::Unsettled { claim },
-                None => SlotState::Open,
-            };
-        }
+    for_current(stage, claims, |state| {
+        let SlotState::Claimed {
+            earlier, revoked, ..
+        } = state
+        else {
+            return None;
+        };
+        let (earlier, revoked) = (earlier.take(), revoked.take());
+        *state = match earlier {
+            Some(claim) => SlotState::Unsettled { claim },
+            None => SlotState::Open,
+        };
+        revoked
     });
 }
 
-/// The relay ended: polls that begin from now on tell how.
+/// The relay ended: polls that begin from now on tell how. A no that came meanwhile does not wait
+/// for them: nobody may poll again, and an end is the safe direction.
 pub(crate) fn relay_unknown(stage: &mut Stage, claims: &[ClaimRef]) {
     let now = stage.now;
-    for_current(stage, claims, |slot| {
-        if let SlotState::Claimed { claim, .. } = &mut slot.state {
-            claim.ended_at.get_or_insert(now);
-        }
+    for_current(stage, claims, |state| {
+        let SlotState::Claimed { claim, revoked, .. } = state else {
+            return None;
+        };
+        claim.ended_at.get_or_insert(now);
+        revoked.take()
     });
 }
 
-/// Anything but a yes: recorded, and the task ends in the safe direction.
+/// Anything but a yes: recorded, and the task ends in the safe direction. While a yes is on its way
+/// the no is kept beside it: which of them it is depends on whether the upstream takes that yes.
 pub(crate) fn decline(
     stage: &mut Stage,
     key: &InputKey,
@@ -204,23 +230,43 @@ pub(crate) fn decline(
     if !is_asking(stage) {
         return;
     }
-    let key = key.hash();
-    let slot = stage.entry.slots.get(&key);
-    let outstanding = match slot.map(|slot| &slot.state) {
-        Some(SlotState::Open | SlotState::Unsettled { .. }) => true,
-        // A grant came first, or it is over.
-        Some(SlotState::Claimed { .. } | SlotState::Used | SlotState::Withdrawn) => false,
+    let (key, now, no) = (key.hash(), stage.now, No { by, reason });
+    let slot = stage.entry.slots.get_mut(&key);
+    match slot.map(|slot| &mut slot.state) {
+        Some(SlotState::Open | SlotState::Unsettled { .. }) => {}
+        Some(SlotState::Claimed { claim, revoked, .. }) => {
+            // The answer on its way is a no already.
+            if claim.decline.is_some() {
+                return;
+            }
+            if !claim.is_over(now) {
+                revoked.get_or_insert(no);
+                return;
+            }
+        }
+        Some(SlotState::Used | SlotState::Withdrawn) => return,
         // Never shown: only the policy knows of it.
-        None => by == Decider::Policy,
-    };
-    if !outstanding {
+        None => {
+            if no.by != Decider::Policy {
+                return;
+            }
+        }
+    }
+    deny(stage, key, no, question);
+}
+
+/// Records a no and ends the task with it. A yes whose outcome nobody knows is recorded first.
+fn deny(stage: &mut Stage, key: KeyHash, no: No, question: Option<QuestionHash>) {
+    if !stage.entry.is_live() {
         return;
     }
-    let question = slot.map(|slot| slot.question).or(question);
     close_one(stage, key);
-    if let Some(slot) = stage.entry.slots.get_mut(&key) {
+    let slot = stage.entry.slots.get_mut(&key);
+    let question = slot.map_or(question, |slot| {
         slot.state = SlotState::Used;
-    }
+        Some(slot.question)
+    });
+    let No { by, reason } = no;
     stage.push(Detail::TaskConsentDecided {
         key,
         question,
@@ -284,33 +330,37 @@ fn decided(stage: &mut Stage, key: KeyHash, claim: Claim, relay: Relay) {
     });
 }
 
-/// The first no to a question whose yes went upstream and ended unknown.
-fn revoked(stage: &Stage, grants: &BTreeMap<InputKey, Grant>) -> Option<(InputKey, DeclineReason)> {
-    grants.iter().find_map(|(key, grant)| {
+/// What these answers say no to although a yes to it went upstream.
+fn revoked<'a>(
+    stage: &Stage,
+    grants: &'a BTreeMap<InputKey, Grant>,
+) -> Vec<(&'a InputKey, DeclineReason)> {
+    let noes = grants.iter().filter_map(|(key, grant)| {
         let reason = grant.decline?;
-        match &stage.entry.slot(key)?.state {
-            SlotState::Unsettled { claim } if claim.decline.is_none() => {
-                Some((key.clone(), reason))
-            }
-            SlotState::Unsettled { .. }
-            | SlotState::Open
-            | SlotState::Claimed { .. }
-            | SlotState::Used
-            | SlotState::Withdrawn => None,
-        }
-    })
+        let claim = match &stage.entry.slot(key)?.state {
+            SlotState::Claimed { claim, .. } | SlotState::Unsettled { claim } => claim,
+            SlotState::Open | SlotState::Used | SlotState::Withdrawn => return None,
+        };
+        claim.decline.is_none().then_some((key, reason))
+    });
+    noes.collect()
 }
 
-/// Runs on the slots that these claims still hold.
-fn for_current(stage: &mut Stage, claims: &[ClaimRef], run: impl Fn(&mut Slot)) {
+/// Runs on the slots that these claims still hold; a no that it hands out ends the task.
+fn for_current(stage: &mut Stage, claims: &[ClaimRef], run: impl Fn(&mut SlotState) -> Option<No>) {
     if !stage.entry.is_live() {
         return;
     }
+    let mut denied = Vec::new();
     for ClaimRef { key, attempt } in claims {
-        let slot = stage.entry.slots.get_mut(&key.hash());
+        let key = key.hash();
+        let slot = stage.entry.slots.get_mut(&key);
         if let Some(slot) = slot.filter(|slot| slot.attempts == *attempt) {
-            run(slot);
+            denied.extend(run(&mut slot.state).map(|no| (key, no)));
         }
+    }
+    for (key, no) in denied {
+        deny(stage, key, no, None);
     }
 }
 

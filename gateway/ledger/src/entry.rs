@@ -7,8 +7,8 @@ use hangar_wire::{ObjectDigest, Term};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AnswerHash, ChainHead, DeclineReason, Error, FailureReason, KeyHash, MAX_MILLIS, Millis, Owner,
-    Principal, QuestionHash, TaskId, TaskKey, TenantRef, Timestamp, ToolDigest,
+    AnswerHash, ChainHead, Decider, DeclineReason, Error, FailureReason, KeyHash, MAX_MILLIS,
+    Millis, Owner, Principal, QuestionHash, TaskId, TaskKey, TenantRef, Timestamp, ToolDigest,
 };
 
 /// `status` of a task on the wire.
@@ -134,16 +134,20 @@ pub struct Slot {
 ///    v              v  |          gone in a poll                               |
 ///   Withdrawn    Unsettled ----------------------------------------------------+
 /// ```
-/// A terminal event turns `Claimed` and `Unsettled` into `Used`, with their decision recorded.
+/// A terminal event turns `Claimed` and `Unsettled` into `Used`, with their decision recorded. A no
+/// that came while a yes was `Claimed` is decided where that yes is neither confirmed nor gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase", deny_unknown_fields)]
 pub enum SlotState {
     /// Outstanding, not answered.
     Open,
-    /// A grant is given and on its way; `earlier` is one of unknown outcome before it.
+    /// A grant is given and on its way; `earlier` is one of unknown outcome before it, `revoked`
+    /// a no that came after it: it ends the task unless the upstream took the yes.
     Claimed {
         claim: Claim,
         earlier: Option<Claim>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        revoked: Option<No>,
     },
     /// The relay's outcome is unknown and the question is still outstanding: only the
     /// byte-identical answer may be claimed again.
@@ -168,6 +172,14 @@ pub struct Claim {
     pub deadline: Millis,
     /// When the relay ended without a definite answer.
     pub ended_at: Option<Millis>,
+}
+
+/// A no to a question: whose, and what made it one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct No {
+    pub by: Decider,
+    pub reason: DeclineReason,
 }
 
 #[derive(Serialize)]
@@ -366,5 +378,10 @@ impl Claim {
     /// Only a poll begun after the relay ended, or after the deadline, tells how it ended.
     pub(crate) fn is_settled_by(&self, began: Millis) -> bool {
         self.ended_at.is_some_and(|ended| began > ended) || began > self.deadline
+    }
+
+    /// Whether its relay is over, however it ended.
+    pub(crate) fn is_over(&self, now: Millis) -> bool {
+        self.ended_at.is_some() || now > self.deadline
     }
 }

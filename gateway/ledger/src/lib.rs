@@ -27,7 +27,8 @@ pub use decide::{
     Questions, Refusal, Sight, decide,
 };
 pub use entry::{
-    Ability, Birth, Claim, ENTRY_FORMAT, Entry, Latch, Outcome, Slot, SlotState, Snapshot, Status,
+    Ability, Birth, Claim, ENTRY_FORMAT, Entry, Latch, No, Outcome, Slot, SlotState, Snapshot,
+    Status,
 };
 pub use event::{
     Decider, DeclineReason, Detail, EVENT_FORMAT, Event, FailureReason, Relay, Relayed, Verdict,

@@ -7,6 +7,7 @@ mod lifecycle;
 mod model;
 mod race;
 mod relayed;
+mod revoked;
 
 use hangar_wire::{Epoch, Generation, ObjectDigest, Sha256Hex, Term};
 

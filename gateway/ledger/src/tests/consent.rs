@@ -230,20 +230,6 @@ fn the_policy_denies_what_was_never_shown() {
 }
 
 #[test]
-fn a_grant_on_its_way_is_not_declined() {
-    let mut task = Task::asking();
-    task.run(update(&YES, 2000), 2000).unwrap();
-    assert_eq!(task.one(decline("k1"), 2001).change, Change::Unchanged);
-    task.one(
-        Command::Confirm {
-            claims: refs(&[("k1", 1)]),
-        },
-        2100,
-    );
-    assert_eq!(task.chain(), ["TaskCreated", "accept:confirmed"]);
-}
-
-#[test]
 fn an_unanswered_question_expires() {
     let mut task = Task::asking();
     let ends = 1000 + CONSENT_TTL;
@@ -465,22 +451,4 @@ fn a_grant_given_in_time_is_not_expired_by_the_clock() {
         ends,
     );
     assert_eq!(task.words[1], "accept:confirmed");
-}
-
-#[test]
-fn an_unsettled_question_may_be_declined() {
-    let mut task = unknown();
-    let poll = vec![
-        sync(Status::InputRequired, 3001),
-        ask(&[("k1", "deploy?")], Sight::Shown, 3001),
-    ];
-    task.run(poll, 3500).unwrap();
-    task.one(decline("k1"), 4000);
-    let chain = [
-        "TaskCreated",
-        "accept:unknown",
-        "decline:declined",
-        "failed:consent_denied",
-    ];
-    assert_eq!(task.chain(), chain);
 }

@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Vec<Command>> {
         8 => claims().prop_map(|claims| vec![Command::Confirm { claims }]),
         8 => claims().prop_map(|claims| vec![Command::Release { claims }]),
         8 => claims().prop_map(|claims| vec![Command::RelayUnknown { claims }]),
-        1 => prop::sample::select(&KEYS[..]).prop_map(|k| vec![decline(k)]),
+        2 => prop::sample::select(&KEYS[..]).prop_map(|k| vec![decline(k)]),
         1 => Just(vec![Command::Drift { found: None }]),
         1 => poll().prop_map(|poll| [poll, vec![Command::Drift { found: None }]].concat()),
         2 => Just(vec![Command::Drift { found: Some(mk_digest("contract")) }]),
@@ -272,6 +272,37 @@ fn assert_private(task: &Task, decision: &Decision) {
     }
 }
 
+/// A no that came after a yes ends the task as soon as that yes is known to have gone nowhere, or
+/// is no longer known to have gone anywhere.
+fn assert_no_is_heard(before: Option<&Entry>, commands: &[Command], task: &Task) {
+    let kept = |entry: &Entry, key: &InputKey| match &entry.slot(key)?.state {
+        SlotState::Claimed {
+            claim,
+            revoked: Some(_),
+            ..
+        } => Some(claim.clone()),
+        _ => None,
+    };
+    let is_live = task.entry.as_ref().is_some_and(Entry::is_live);
+    for command in commands {
+        let (Command::Release { claims } | Command::RelayUnknown { claims }) = command else {
+            continue;
+        };
+        for ClaimRef { key, attempt } in claims {
+            let claim = before.and_then(|entry| kept(entry, key));
+            let over = claim.is_some_and(|claim| claim.attempt == *attempt);
+            assert!(!over || !is_live, "a no was forgotten");
+        }
+    }
+    let Some(entry) = task.entry.as_ref() else {
+        return;
+    };
+    for claim in KEYS.into_iter().filter_map(|k| kept(entry, &key(k))) {
+        let yes = claim.decline.is_none() && claim.ended_at.is_none();
+        assert!(yes, "kept beside what is no yes on its way");
+    }
+}
+
 /// One life: commands, how long after the last, how long ago their poll began, and which earlier commands
 /// come again instead, if any.
 type Step = (Vec<Command>, u64, u64, Option<prop::sample::Index>);
@@ -301,6 +332,7 @@ fn live(steps: Vec<Step>) {
             model.hear(&commands);
         }
         assert_private(&task, &decision);
+        assert_no_is_heard(before.as_ref(), &commands, &task);
         model.relay(decision.claims(), &commands, at(now));
         model.record(&decision.events);
         model.check(before.as_ref(), &decision, &task);
