@@ -27,6 +27,8 @@ struct World {
     wire: Vec<(&'static str, Fate)>,
     /// Cancels that were sent and did not arrive.
     cancels: bool,
+    /// A no came after a yes that was not known to be taken.
+    revoked: bool,
     ticks: u8,
     crashes: u8,
     may_drift: bool,
@@ -37,7 +39,10 @@ struct World {
 struct Chain {
     ends: u8,
     mismatches: u8,
+    /// Answers that went upstream, or may have.
     accepts: u8,
+    /// Declines that never went there.
+    declines: u8,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -127,6 +132,8 @@ struct Seen {
     relayed: usize,
     drifted: usize,
     taken_and_recorded: usize,
+    /// A no that came after a yes ended the task.
+    denied: usize,
 }
 
 /// A promise that does not hold, and how to get there.
@@ -149,6 +156,8 @@ type Next = Result<World, String>;
 const TICK: u64 = 20_000;
 const CLAIM: u64 = 15_000;
 const QUESTION: (&str, &str) = ("k1", "deploy?");
+/// Relayed like any answer, unless it comes after another.
+const NO: &str = "no";
 const BOUND: &str = "contract";
 const CHANGED: &str = "another contract";
 
@@ -201,6 +210,7 @@ impl World {
             requests: requests.iter().map(request).collect(),
             wire: Vec::new(),
             cancels: false,
+            revoked: false,
             ticks,
             crashes,
             may_drift: true,
@@ -425,6 +435,15 @@ impl World {
             return Ok(next);
         };
         let claims = decision.claims().to_vec();
+        if !claims.is_empty() && self.revoked {
+            return Err("an answer was granted after a no to the one before".into());
+        }
+        let slot = base.entry().slot(&key(QUESTION.0)).map(|slot| &slot.state);
+        let after_yes = matches!(slot,
+            Some(SlotState::Claimed { claim, .. } | SlotState::Unsettled { claim })
+            if claim.decline.is_none());
+        let asks = base.entry().is_live() && base.entry().status() == Status::InputRequired;
+        next.revoked |= *words == NO && after_yes && asks;
         next.requests[index].at = if claims.is_empty() {
             At::Done
         } else {
@@ -525,6 +544,10 @@ impl World {
             match &event.detail {
                 Detail::TaskCreated {} => return Err("born twice".into()),
                 Detail::DigestMismatchInTask { .. } => self.chain.mismatches += 1,
+                Detail::TaskConsentDecided {
+                    verdict: Verdict::Decline { relayed: None, .. },
+                    ..
+                } => self.chain.declines += 1,
                 Detail::TaskConsentDecided { .. } => self.chain.accepts += 1,
                 Detail::TaskCompleted {} | Detail::TaskFailed { .. } | Detail::TaskCancelled {} => {
                     self.chain.ends += 1;
@@ -541,13 +564,14 @@ impl World {
             ends,
             mismatches,
             accepts,
+            declines,
         } = self.chain;
         if before.latch.is_some() && entry.latch != before.latch {
             return Err("a terminal state was left".into());
         }
-        if ends > 1 || mismatches > 1 || accepts > 1 {
+        if ends > 1 || mismatches > 1 || accepts > 1 || declines > 1 {
             return Err(format!(
-                "{ends} ends, {mismatches} mismatches, {accepts} accepts"
+                "{ends} ends, {mismatches} mismatches, {accepts} accepts, {declines} declines"
             ));
         }
         if (ends == 1) != entry.latch.is_some() {
@@ -646,6 +670,7 @@ impl Search {
         self.seen.drifted += usize::from(world.chain.mismatches == 1);
         let recorded = world.upstream.taken == 1 && world.chain.accepts == 1;
         self.seen.taken_and_recorded += usize::from(recorded);
+        self.seen.denied += usize::from(world.chain.declines == 1);
     }
 
     fn violation(&self, what: String) -> Violation {
@@ -665,7 +690,7 @@ fn fingerprint(what: &impl Hash) -> u128 {
     half(0) << 64 | half(1)
 }
 
-fn assert_sound(requests: &[What], ticks: u8, crashes: u8) {
+fn assert_sound(requests: &[What], ticks: u8, crashes: u8) -> Seen {
     let world = World::new(requests, ticks, crashes);
     let seen = Search::run(&world, Versions::Checked).unwrap();
     println!("{seen:?}");
@@ -674,6 +699,13 @@ fn assert_sound(requests: &[What], ticks: u8, crashes: u8) {
         seen.delivered > 0 || !requests.contains(&What::Poll),
         "{seen:?}"
     );
+    seen
+}
+
+#[test]
+fn a_yes_and_a_no_race_with_drift() {
+    let seen = assert_sound(&[What::Answer("yes"), What::Answer(NO)], 1, 1);
+    assert!(seen.denied > 0, "{seen:?}");
 }
 
 #[test]
@@ -698,7 +730,9 @@ fn an_answer_a_poll_and_a_cancel_race_with_drift() {
 fn long_everything_races_with_drift() {
     let answers = [What::Answer("yes"), What::Answer("yes, but")];
     let again = [What::Answer("yes"), What::Answer("yes")];
+    let mixed = [What::Answer("yes"), What::Answer(NO), What::Answer("yes")];
     assert_sound(&[&again[..], &[What::Poll]].concat(), 2, 1);
+    assert_sound(&mixed, 2, 1);
     assert_sound(&[&answers[..], &[What::Poll]].concat(), 2, 1);
     assert_sound(&[&answers[..], &[What::Cancel]].concat(), 2, 1);
     assert_sound(
