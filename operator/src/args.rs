@@ -19,7 +19,8 @@ pub enum Command {
     Run(Box<Run>),
     /// Say what a cluster with just these manifests would say of them.
     ///
-    /// Prints one line per object. Exit code 0: all good, 1: some are not, 2: a path cannot be read.
+    /// Prints one line per object. Exit code 0: all good, 1: some are not, 2: a path cannot be read
+    /// or no object is there.
     Check(Check),
 }
 

@@ -29,6 +29,9 @@ pub enum Answer {
 }
 
 const CLASS: &str = "hangar";
+/// What a wrong path would otherwise pass with.
+const NOTHING: &str = "no McpUpstream and no TenantPolicy of class hangar is there; \
+    give files or folders of *.yaml, *.yml or *.json";
 
 /// Prints the report; see [`Answer`] for the exit code.
 pub fn main(args: &Check) -> ExitCode {
@@ -71,6 +74,9 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     for (key, verdict) in &report.compiled.verdicts {
         writeln!(out, "{}", line(key, verdict))?;
     }
+    if report.is_empty() {
+        writeln!(out, "{NOTHING}")?;
+    }
     Ok(())
 }
 
@@ -100,7 +106,7 @@ fn line(key: &ObjectKey, verdict: &Verdict) -> String {
 impl Report {
     pub fn answer(&self) -> Answer {
         let unreadable = |it: &Problem| it.reason == Reason::Unreadable;
-        if self.problems.iter().any(unreadable) {
+        if self.problems.iter().any(unreadable) || self.is_empty() {
             return Answer::Unreadable;
         }
         let good = |it: &Verdict| it.accepted.is_true() && it.resolved_refs.is_true();
@@ -109,6 +115,10 @@ impl Report {
             return Answer::Faulty;
         }
         Answer::Good
+    }
+
+    fn is_empty(&self) -> bool {
+        self.problems.is_empty() && self.compiled.verdicts.is_empty()
     }
 }
 

@@ -57,8 +57,8 @@ pub struct Listeners {
 pub enum Error {
     #[error("cannot start the runtime")]
     Runtime(#[source] io::Error),
-    #[error("cannot listen")]
-    Listen(#[source] io::Error),
+    #[error("cannot listen where {0} says")]
+    Listen(&'static str, #[source] io::Error),
     #[error("cannot register metrics")]
     Metrics(#[from] prometheus::Error),
     #[error("cannot prepare the certificate authority")]
@@ -255,7 +255,7 @@ impl Error {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Runtime(_) => "runtime",
-            Self::Listen(_) => "listen",
+            Self::Listen(..) => "listen",
             Self::Metrics(_) => "metrics",
             Self::Pki(_) => "pki",
             Self::Token(_) => "token",
@@ -271,7 +271,7 @@ impl Error {
     /// 2 where the configuration is to blame.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Listen(_)
+            Self::Listen(..)
             | Self::Pki(_)
             | Self::Token(_)
             | Self::State(_)
@@ -283,19 +283,26 @@ impl Error {
     }
 }
 
+fn listen(flag: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| Error::Listen(flag, error)
+}
+
 // === impl Listeners ===
 
 impl Listeners {
     pub async fn bind(push: SocketAddr, metrics: SocketAddr) -> Result<Self, Error> {
         Ok(Self {
-            push: bind(push).await.map_err(Error::Listen)?,
-            metrics: bind(metrics).await.map_err(Error::Listen)?,
+            push: bind(push).await.map_err(listen("--push-address"))?,
+            metrics: bind(metrics).await.map_err(listen("--metrics-address"))?,
         })
     }
 
     fn announce(&self) -> Result<(), Error> {
-        let push = self.push.local_addr().map_err(Error::Listen)?;
-        let metrics = self.metrics.local_addr().map_err(Error::Listen)?;
+        let push = self.push.local_addr().map_err(listen("--push-address"))?;
+        let metrics = self
+            .metrics
+            .local_addr()
+            .map_err(listen("--metrics-address"))?;
         tracing::info!(%push, %metrics, "listening");
         Ok(())
     }

@@ -134,6 +134,16 @@ fn read_source(path: &str, subject: &api::Subject) -> Result<Source, Refusal> {
         api::SubjectType::ApiKeys => ("APIKeys", Some("apiKeys")),
         api::SubjectType::Anonymous => ("Anonymous", None),
     };
+    // First: nobody should fill in what is refused in the end.
+    if matches!(
+        type_,
+        api::SubjectType::Jwt | api::SubjectType::ServiceAccount
+    ) {
+        return Err(Refusal::unsupported(
+            format_args!("{path}.type"),
+            format_args!("a subject of type {word}"),
+        ));
+    }
     let members = [
         ("jwt", jwt.is_some()),
         ("serviceAccount", service_account.is_some()),
@@ -156,22 +166,15 @@ fn read_source(path: &str, subject: &api::Subject) -> Result<Source, Refusal> {
             (true, true) | (false, false) => {}
         }
     }
-    match (type_, api_keys) {
-        (api::SubjectType::ApiKeys, Some(api::ApiKeysSubject { secret_ref })) => {
+    match api_keys {
+        Some(api::ApiKeysSubject { secret_ref }) => {
             let api::LocalRef { name } = secret_ref;
             parse::object_name(&format!("{path}.apiKeys.secretRef.name"), name)?;
             Ok(Source::ApiKeys {
                 secret: name.clone(),
             })
         }
-        (api::SubjectType::Anonymous, _) => Ok(Source::Anonymous),
-        (
-            api::SubjectType::Jwt | api::SubjectType::ServiceAccount | api::SubjectType::ApiKeys,
-            _,
-        ) => Err(Refusal::unsupported(
-            format_args!("{path}.type"),
-            format_args!("a subject of type {word}"),
-        )),
+        None => Ok(Source::Anonymous),
     }
 }
 

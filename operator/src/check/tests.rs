@@ -54,6 +54,16 @@ fn a_file_that_is_not_there_is_wrong_usage() {
 }
 
 #[test]
+fn a_folder_without_an_object_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = check(vec![dir.path().into()]);
+    let mut out = Vec::new();
+    print(&report, &mut out).unwrap();
+    assert!(out.starts_with(b"no McpUpstream and no TenantPolicy"));
+    assert_eq!(report.answer(), Answer::Unreadable);
+}
+
+#[test]
 fn the_quickstart_is_good() {
     let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/quickstart");
     let report = check(vec![quickstart.into()]);

@@ -179,6 +179,12 @@ fn what_cannot_be_enforced_yet_is_named() {
         ("/spec/mode", json!("Audit"), "spec.mode"),
         ("/spec/subjects", jwt, "spec.subjects[0].type"),
         ("/spec/subjects", account, "spec.subjects[0].type"),
+        // Whatever else it lacks.
+        (
+            "/spec/subjects",
+            json!([{"name": "staff", "type": "JWT"}]),
+            "spec.subjects[0].type",
+        ),
         (
             "/spec/upstreams",
             json!([{"name": "all", "selector": {"matchLabels": {"team": "acme"}}}]),
