@@ -19,7 +19,6 @@ mod provenance;
 mod run;
 mod tools;
 pub mod upstream;
-pub mod workers;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use axum::Router;
 use hangar_store::{Options, SqliteStore};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -28,7 +27,6 @@ use crate::limit::held::Budget;
 use crate::log;
 use crate::metrics::Metrics;
 use crate::upstream::pins;
-use crate::workers::Workers;
 
 pub(crate) fn run(args: Run) -> ExitCode {
     let log = match log::start() {
@@ -45,7 +43,6 @@ pub(crate) fn run(args: Run) -> ExitCode {
 
 fn run_logged(args: Run) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
         .enable_all()
         .build()
     {
@@ -101,7 +98,12 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
     };
     let mcp_listener = listen("--mcp-address", mcp_address).await?;
     let probe_listener = listen("--metrics-address", metrics_address).await?;
-    say_where(&mcp_listener, &probe_listener)?;
+    tracing::info!(
+        mcp = %mcp_listener.local_addr()?,
+        metrics = %probe_listener.local_addr()?,
+        version = env!("CARGO_PKG_VERSION"),
+        "listening"
+    );
     // Probes outlive the drain, so that the last minutes are scraped too.
     let probes_stop = CancellationToken::new();
     let probes = probe::router(probe::Probed {
@@ -111,21 +113,21 @@ async fn serve_all(args: Run) -> anyhow::Result<()> {
         started: Instant::now(),
     });
     let (mut serving, mut background) = (JoinSet::new(), JoinSet::new());
-    background.spawn(serve_probes(probe_listener, probes, probes_stop.clone()));
+    background.spawn(serve::serve(
+        probe_listener,
+        probes,
+        Bounds::probes(),
+        probes_stop.clone(),
+    ));
     background.spawn(subscription.run());
     look_after(&gateway, &stop, &mut background);
-    let workers = Arc::new(Workers::start().context("worker threads")?);
     let bounds = Bounds::clients(&edge, &gateway.metrics);
     let router = mcp::router(Arc::clone(&gateway));
-    // Kept until the drain is over: a section whose client left runs on there.
-    let kept = Arc::clone(&workers);
-    let served = serve::serve(mcp_listener, router, bounds, workers, stop.clone());
-    serving.spawn(served);
+    serving.spawn(serve::serve(mcp_listener, router, bounds, stop.clone()));
     let ended = watch(terminated(), &mut serving, &mut background).await;
     say_why(&ended);
     stop.cancel();
     drain(&gateway, serving, edge.drain_timeout.0).await;
-    drop(kept);
     probes_stop.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), all_ended(background)).await;
     ended
@@ -140,26 +142,10 @@ fn open(store: Option<StoreUrl>, state_dir: &Path) -> anyhow::Result<SqliteStore
         .with_context(|| format!("--store {} cannot be opened", ledger.display()))
 }
 
-/// On the main runtime: probes are answered however busy the workers are.
-async fn serve_probes(listener: TcpListener, probes: Router, stop: CancellationToken) {
-    let here = Arc::new(Workers::none());
-    serve::serve(listener, probes, Bounds::probes(), here, stop).await;
-}
-
 /// What goes on beside requests: time passes, and pins are reset.
 fn look_after(gateway: &Arc<Gateway>, stop: &CancellationToken, background: &mut JoinSet<()>) {
     background.spawn(ticker::run(Arc::clone(gateway), stop.clone()));
     background.spawn(pins::watch(Arc::clone(gateway), stop.clone()));
-}
-
-fn say_where(mcp: &TcpListener, metrics: &TcpListener) -> io::Result<()> {
-    tracing::info!(
-        mcp = %mcp.local_addr()?,
-        metrics = %metrics.local_addr()?,
-        version = env!("CARGO_PKG_VERSION"),
-        "listening"
-    );
-    Ok(())
 }
 
 fn say_why(ended: &anyhow::Result<()>) {

@@ -130,7 +130,7 @@ impl Pass<'_> {
     ) -> Result<Answer, WireError> {
         match self.answer_granted(checked, trail).await {
             Err(error) if checked.method.is_task() && self.has_orphans(error.kind) => {
-                let answer = Box::pin(self.answer_orphan(checked, trail)).await?;
+                let answer = self.answer_orphan(checked, trail).await?;
                 answer.ok_or(error)
             }
             answer => answer,
@@ -155,11 +155,11 @@ impl Pass<'_> {
                     let merged = Merged::new(&granted, |grant, upstream| {
                         self.call(checked, correlation, grant, upstream)
                     });
-                    return match Box::pin(merged.answerer(look_up)).await? {
-                        Answerer::All => Box::pin(merged.answer()).await,
+                    return match merged.answerer(look_up).await? {
+                        Answerer::All => merged.answer().await,
                         Answerer::One(call) => {
                             label.clone_from(&call.grant.label);
-                            Box::pin(flow::answer(call)).await
+                            flow::answer(call).await
                         }
                     };
                 }
@@ -167,8 +167,7 @@ impl Pass<'_> {
         };
         label.clone_from(&grant.label);
         let call = self.call(checked, correlation, grant, upstream);
-        // In a place of its own: whatever awaits it is moved several times before it runs.
-        Box::pin(flow::answer(&call)).await
+        flow::answer(&call).await
     }
 
     /// Whether a task that no grant led to may still be the caller's: known from the configuration

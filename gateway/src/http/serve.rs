@@ -32,8 +32,6 @@ use bounds::{Bounds, Cut};
 use stall::Moving;
 use streams::{Delivered, Streams};
 
-use crate::workers::Workers;
-
 type Answered = Response<Delivered<Body>>;
 
 /// What lets connections in.
@@ -42,7 +40,6 @@ struct Door<S> {
     service: TowerToHyperService<S>,
     places: Arc<Semaphore>,
     bounds: Bounds,
-    workers: Arc<Workers>,
 }
 
 /// How long a connection of HTTP/1.1 stays.
@@ -65,13 +62,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 ///
 /// Guarantees: while there are any, whoever connects is still answered, one request on a connection,
 /// so that `app` can say that this process is about to end.
-pub async fn serve(
-    listener: TcpListener,
-    app: Router,
-    bounds: Bounds,
-    workers: Arc<Workers>,
-    stop: CancellationToken,
-) {
+pub async fn serve(listener: TcpListener, app: Router, bounds: Bounds, stop: CancellationToken) {
     let app = ServiceBuilder::new()
         .map_response(|response: Response| response.map(Delivered::new))
         .service(app);
@@ -80,7 +71,6 @@ pub async fn serve(
         service: TowerToHyperService::new(app),
         places: Arc::new(Semaphore::new(bounds.connections)),
         bounds,
-        workers,
     };
     let (connections, late) = (TaskTracker::new(), TaskTracker::new());
     stop.run_until_cancelled(door.let_in(&connections, Stay::Kept, &stop))
@@ -200,16 +190,10 @@ where
             let _ = socket.set_nodelay(true);
             let (service, bounds) = (self.service.clone(), self.bounds.clone());
             let stop = stop.clone();
-            // The socket is to be waited for by the thread that serves it.
-            let Ok(socket) = socket.into_std() else {
-                continue;
-            };
-            self.workers.spawn(connections.track_future(async move {
+            connections.spawn(async move {
                 let _place = place;
-                if let Ok(socket) = TcpStream::from_std(socket) {
-                    connected(socket, service, &bounds, stay, &stop).await;
-                }
-            }));
+                connected(socket, service, &bounds, stay, &stop).await;
+            });
         }
     }
 }

@@ -24,15 +24,11 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 use super::address::Policy;
 use crate::limit::held::Room;
-use crate::workers;
 
 /// Sends requests to upstreams; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Http {
-    /// For threads without one of their own.
-    shared: Pool,
-    /// One for each worker: what its thread sends wakes no other.
-    each: Arc<[Pool]>,
+    inner: Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     policy: Arc<Policy>,
     /// Where answers to what the gateway itself asks are held.
     pub(super) own: Arc<Room>,
@@ -58,7 +54,6 @@ struct Resolver {
     policy: Arc<Policy>,
 }
 
-type Pool = Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>;
 type Resolved = Pin<Box<dyn Future<Output = io::Result<std::vec::IntoIter<SocketAddr>>> + Send>>;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -98,16 +93,13 @@ impl Http {
             .https_or_http()
             .enable_all_versions()
             .wrap_connector(tcp);
-        let pool = || {
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE_TIMEOUT)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS)
-                .build(connector.clone())
-        };
+        let inner = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build(connector);
         Ok(Self {
-            shared: pool(),
-            each: (1..workers::places()).map(|_| pool()).collect(),
+            inner,
             policy,
             own: Arc::default(),
         })
@@ -134,11 +126,7 @@ impl Http {
         {
             return Err(Error::Denied(address));
         }
-        let own = workers::place()
-            .checked_sub(1)
-            .and_then(|place| self.each.get(place));
-        let pool = own.unwrap_or(&self.shared);
-        pool.request(request).await.map_err(|error| {
+        self.inner.request(request).await.map_err(|error| {
             if error.is_connect() {
                 Error::Connect(error)
             } else {

@@ -44,13 +44,7 @@ impl Server {
             ..Bounds::probes()
         };
         let stop = CancellationToken::new();
-        let serving = tokio::spawn(serve(
-            listener,
-            app,
-            bounds,
-            Arc::new(Workers::none()),
-            stop.clone(),
-        ));
+        let serving = tokio::spawn(serve(listener, app, bounds, stop.clone()));
         Self {
             address,
             stop,
