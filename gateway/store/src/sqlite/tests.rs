@@ -81,11 +81,15 @@ fn mk_birth(owner: Owner) -> Birth {
 
 /// The registration of a task.
 fn birth(key: &TaskKey, owner: Owner) -> Transaction {
+    birth_at(key, owner, BORN)
+}
+
+fn birth_at(key: &TaskKey, owner: Owner, now: u64) -> Transaction {
     let command = Command::Register {
         birth: Box::new(mk_birth(owner)),
         snapshot: mk_snapshot(key, Status::Working),
     };
-    transaction(key, None, command, BORN).unwrap()
+    transaction(key, None, command, now).unwrap()
 }
 
 /// A poll that says this.
